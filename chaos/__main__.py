@@ -10,13 +10,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from chaos.broken.hunt import hunt
-from chaos.broken.variants import VARIANTS
+from chaos.broken.variants import VARIANTS, run_variants
 from chaos.faults.kinds import KINDS
 from chaos.long import MINUTES, run_long
 from chaos.profiles import PROFILES
 from chaos.report import PAGE
-from chaos.run import Order, run, tell
+from chaos.run import RunSpec, print_result, run
 
 RUNS = Path("build/chaos")
 LONG = "long"
@@ -41,7 +40,7 @@ def main(
     stamp = time.strftime("%Y%m%d-%H%M%S")
     if broken is not None:
         names = list(VARIANTS) if broken == "all" else _some_of(broken, VARIANTS, "variant")
-        missed = hunt(names, seed, out or RUNS / f"{stamp}-broken-{seed}", console)
+        missed = run_variants(names, seed, out or RUNS / f"{stamp}-broken-{seed}", console)
         sys.exit(1 if missed else 0)
     if profile == LONG:
         passed = run_long(seed, minutes or MINUTES, out or RUNS / f"{stamp}-{LONG}-{seed}", page, console)
@@ -49,9 +48,9 @@ def main(
     chosen = PROFILES[_one_of(profile, (*PROFILES, LONG), "profile")]
     kinds = tuple(_some_of(faults, KINDS, "fault")) if faults else tuple(chosen.faults)
     folder = out or RUNS / f"{stamp}-{profile}-{seed}"
-    order = Order(profile, chosen, kinds, seed, minutes or chosen.minutes)
+    order = RunSpec(profile, chosen, kinds, seed, minutes or chosen.minutes)
     result = run(order, folder, console)
-    tell(result, console)
+    print_result(result, console)
     console.print(f"seed {seed}, kept in {folder}; judge it again with: python -m chaos.judge {folder}")
     sys.exit(0 if result.has_passed else 1)
 

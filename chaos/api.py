@@ -5,26 +5,26 @@ from typing import Any
 
 import httpx
 
-from chaos.history import Outcome
+from chaos.history import CallOutcome
 
 TIMEOUT_SECONDS = 5.0
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """A question that was not answered with success. `outcome` says whether it may have taken effect."""
 
-    def __init__(self, outcome: Outcome, detail: str, *, kind: str = "", fields: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, outcome: CallOutcome, detail: str, *, kind: str = "", fields: Mapping[str, Any] | None = None) -> None:
         super().__init__(detail)
         self.outcome = outcome
         self.kind = kind
         self.fields = fields or {}
 
 
-class Api:
+class ServerApi:
     def __init__(self, url: str, timeout: float = TIMEOUT_SECONDS) -> None:
         self._client = httpx.Client(base_url=url, timeout=timeout)
 
-    def __enter__(self) -> "Api":
+    def __enter__(self) -> "ServerApi":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -54,19 +54,19 @@ class Api:
             response = self._client.request(method, path, json=body) if body is not None else self._client.request(method, path)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             # No connection, so nothing was sent.
-            raise Refused(Outcome.FAILED, f"{type(error).__name__}: {error}") from error
+            raise RefusedError(CallOutcome.FAILED, f"{type(error).__name__}: {error}") from error
         except httpx.HTTPError as error:
-            raise Refused(Outcome.UNKNOWN, f"{type(error).__name__}: {error}") from error
+            raise RefusedError(CallOutcome.UNKNOWN, f"{type(error).__name__}: {error}") from error
         if response.is_error:
             raise _refused(response)
         return response.json() if response.content else None
 
 
-def _refused(response: httpx.Response) -> Refused:
+def _refused(response: httpx.Response) -> RefusedError:
     try:
         problem = response.json()
     except ValueError:
-        return Refused(Outcome.UNKNOWN, f"{response.status_code}: {response.text[:200]}")
-    outcome = Outcome.FAILED if problem.get("outcome", "failed") == "failed" else Outcome.UNKNOWN
+        return RefusedError(CallOutcome.UNKNOWN, f"{response.status_code}: {response.text[:200]}")
+    outcome = CallOutcome.FAILED if problem.get("outcome", "failed") == "failed" else CallOutcome.UNKNOWN
     kind = str(problem.get("type", "")).rpartition(":")[2]
-    return Refused(outcome, f"{response.status_code} {problem.get('detail', '')}", kind=kind, fields=problem)
+    return RefusedError(outcome, f"{response.status_code} {problem.get('detail', '')}", kind=kind, fields=problem)

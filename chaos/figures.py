@@ -4,12 +4,12 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from chaos.checker.availability import Availability, Span
+from chaos.checker.availability import Availability, TimeSpan
 from chaos.checker.judging import judge_timeline
 from chaos.checker.rules import RULES
 from chaos.checker.timeline import Timeline
 from chaos.checker.violation import Judgement
-from chaos.history import Fault, Outcome, Sample, read_lines
+from chaos.history import CallOutcome, Fault, ResourceSample, read_lines
 from chaos.run_record import HISTORY_FILE, RunRecord, read_record
 
 
@@ -18,7 +18,7 @@ class Operation(NamedTuple):
 
     kind: str
     surface: str
-    outcome: Outcome
+    outcome: CallOutcome
 
 
 class RunFigures(NamedTuple):
@@ -29,7 +29,7 @@ class RunFigures(NamedTuple):
     faults: Counter[str]
     recoveries: dict[str, list[float]]
     """By kind of fault, the seconds from the start of the server to its next answer."""
-    longest_silence: Span
+    longest_silence: TimeSpan
     faults_of_longest_silence: tuple[str, ...]
     longest_healthy_silence: float
     """Seconds without an answer while no fault was in force, and none was just over."""
@@ -37,7 +37,7 @@ class RunFigures(NamedTuple):
     judged: dict[str, int]
     """By rule, how many calls or lines it had to judge."""
 
-    def count(self, *outcomes: Outcome) -> int:
+    def count(self, *outcomes: CallOutcome) -> int:
         return sum(number for operation, number in self.operations.items() if operation.outcome in outcomes or not outcomes)
 
 
@@ -65,6 +65,6 @@ def measure(folder: Path, record: RunRecord, timeline: Timeline) -> RunFigures:
             dict.fromkeys(fault.kind for fault in timeline.others(Fault) if availability.longest_silence.meets(fault))
         ),
         longest_healthy_silence=availability.longest_healthy_silence,
-        most_memory_bytes=max((sample.rss_bytes for sample in timeline.others(Sample)), default=0),
+        most_memory_bytes=max((sample.rss_bytes for sample in timeline.others(ResourceSample)), default=0),
         judged={rule.name: rule.count(timeline) for rule in RULES},
     )

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 
-class Outcome(StrEnum):
+class CallOutcome(StrEnum):
     OK = "ok"
     FAILED = "failed"
     UNKNOWN = "unknown"
@@ -26,7 +26,7 @@ DELETED = ""
 """The value that readers of a table's changes give for a deleted row."""
 
 
-class Place(NamedTuple):
+class RecordLocation(NamedTuple):
     """Where a record lies. `offset` is -1 while nobody has said it."""
 
     topic: str
@@ -34,10 +34,10 @@ class Place(NamedTuple):
     offset: int
 
 
-class Seen(NamedTuple):
+class SeenRecord(NamedTuple):
     """A record as a reader got it. Values are unique over the run; `cursor` is -1 on surfaces that don't tell it."""
 
-    place: Place
+    place: RecordLocation
     value: str
     cursor: int = -1
     key: str | None = None
@@ -46,21 +46,21 @@ class Seen(NamedTuple):
 # What workers ask. Each is one variant of `Call`; the tag is its name in the file.
 
 
-class Send(msgspec.Struct, frozen=True, tag="send"):
+class SendCall(msgspec.Struct, frozen=True, tag="send"):
     """Records for one or more partitions. `atomic`: all or none may be seen. `idempotent`: each is stored at most once.
 
     Of one that was answered for some records only, the outcome is `UNKNOWN`, and the answer has places for those.
     """
 
-    records: tuple[tuple[Place, str], ...]
+    records: tuple[tuple[RecordLocation, str], ...]
     atomic: bool = False
     idempotent: bool = True
 
 
-class Poll(msgspec.Struct, frozen=True, tag="poll"):
+class PollCall(msgspec.Struct, frozen=True, tag="poll"):
     """A read. `session` names one reader's unbroken read of assigned partitions: a new one begins with each assign or seek.
 
-    `subscribed` reads may skip or step back when the group rebalances: the worker writes an `Owned` whenever it does, inside
+    `subscribed` reads may skip or step back when the group rebalances: the worker writes an `OwnedCall` whenever it does, inside
     the poll in which it learns of it. `committed` reads see ended transactions only. `begins`, on the first poll of a session:
     the offsets from which it reads, where the worker chose them. `final` reads come last and begin at the start.
     """
@@ -69,25 +69,25 @@ class Poll(msgspec.Struct, frozen=True, tag="poll"):
     subscribed: bool = False
     committed: bool = False
     final: bool = False
-    begins: tuple[Place, ...] = ()
+    begins: tuple[RecordLocation, ...] = ()
 
 
-class Commit(msgspec.Struct, frozen=True, tag="commit"):
+class CommitCall(msgspec.Struct, frozen=True, tag="commit"):
     """A group's offsets. A `reset` may move them back."""
 
     group: str
-    offsets: tuple[Place, ...]
+    offsets: tuple[RecordLocation, ...]
     generation: int = -1
     reset: bool = False
 
 
-class Committed(msgspec.Struct, frozen=True, tag="committed"):
+class CommittedCall(msgspec.Struct, frozen=True, tag="committed"):
     """A question for a group's offsets."""
 
     group: str
 
 
-class Owned(msgspec.Struct, frozen=True, tag="owned"):
+class OwnedCall(msgspec.Struct, frozen=True, tag="owned"):
     """A member learned which partitions it has (places without offset), and in which generation."""
 
     group: str
@@ -95,44 +95,44 @@ class Owned(msgspec.Struct, frozen=True, tag="owned"):
     generation: int
 
 
-class Bounds(msgspec.Struct, frozen=True, tag="bounds"):
+class BoundsCall(msgspec.Struct, frozen=True, tag="bounds"):
     """A question for the first and the next offset of partitions."""
 
     topics: tuple[str, ...]
 
 
-class Transaction(msgspec.Struct, frozen=True, tag="transaction"):
+class TransactionCall(msgspec.Struct, frozen=True, tag="transaction"):
     """Records, and a group's offsets, that become visible together, or never when `aborted` on purpose."""
 
     producer: str
-    records: tuple[tuple[Place, str], ...]
+    records: tuple[tuple[RecordLocation, str], ...]
     reads: tuple[str, ...] = ()
     group: str | None = None
-    offsets: tuple[Place, ...] = ()
+    offsets: tuple[RecordLocation, ...] = ()
     aborted: bool = False
 
 
-class Change(msgspec.Struct, frozen=True, tag="change"):
+class ChangeCall(msgspec.Struct, frozen=True, tag="change"):
     """Row changes of one SQL transaction: (table, key, value or None for a delete)."""
 
     rows: tuple[tuple[str, str, str | None], ...]
 
 
-class Rows(msgspec.Struct, frozen=True, tag="rows"):
+class RowsCall(msgspec.Struct, frozen=True, tag="rows"):
     """The whole content of a table, as SELECT gives it."""
 
     table: str
     final: bool = False
 
 
-class Take(msgspec.Struct, frozen=True, tag="take"):
-    """Events of a queue group. They are settled by `Settle` calls. `final` ones come last, until nothing is left."""
+class TakeCall(msgspec.Struct, frozen=True, tag="take"):
+    """Events of a queue group. They are settled by `SettleCall` calls. `final` ones come last, until nothing is left."""
 
     group: str
     final: bool = False
 
 
-class Settle(msgspec.Struct, frozen=True, tag="settle"):
+class SettleCall(msgspec.Struct, frozen=True, tag="settle"):
     """An ack or a nack of records taken from a queue group."""
 
     group: str
@@ -140,23 +140,35 @@ class Settle(msgspec.Struct, frozen=True, tag="settle"):
     acked: bool = True
 
 
-Call = Send | Poll | Commit | Committed | Owned | Bounds | Transaction | Change | Rows | Take | Settle
+Call = (
+    SendCall
+    | PollCall
+    | CommitCall
+    | CommittedCall
+    | OwnedCall
+    | BoundsCall
+    | TransactionCall
+    | ChangeCall
+    | RowsCall
+    | TakeCall
+    | SettleCall
+)
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+class CallAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a completed call brought: the fields that fit the call are set."""
 
-    places: tuple[Place, ...] = ()
+    places: tuple[RecordLocation, ...] = ()
     """Send, Transaction: where the records went, in their order, with offset -1 where nobody said. Committed: the offsets
     of the partitions that were asked for, -1 for those that have none. Owned: the partitions."""
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[SeenRecord, ...] = ()
     """Poll, Take: the records, in the order in which the reader got them."""
-    starts: tuple[Place, ...] = ()
-    ends: tuple[Place, ...] = ()
+    starts: tuple[RecordLocation, ...] = ()
+    ends: tuple[RecordLocation, ...] = ()
     """Bounds: the first offset, and the offset that the next record gets."""
     rows: tuple[tuple[str, str], ...] = ()
     """Rows: key and value of each."""
-    out_of_range: tuple[Place, ...] = ()
+    out_of_range: tuple[RecordLocation, ...] = ()
     """Poll: partitions whose next offset was refused as below the start; the reader begins a new session."""
 
 
@@ -172,19 +184,19 @@ class Invoked(msgspec.Struct, frozen=True, tag="invoked"):
 class Completed(msgspec.Struct, frozen=True, tag="completed", omit_defaults=True):
     time: float
     call: int
-    outcome: Outcome
-    answer: Answer = Answer()
+    outcome: CallOutcome
+    answer: CallAnswer = CallAnswer()
     error: str = ""
 
 
-class Phase(msgspec.Struct, frozen=True, tag="phase"):
+class RunPhase(msgspec.Struct, frozen=True, tag="phase"):
     """steady, faults, heal, final: in that order. `heal` is written when the last fault has been taken back."""
 
     time: float
     name: str
 
 
-class Declared(msgspec.Struct, frozen=True, tag="declared", omit_defaults=True):
+class DeclaredTopic(msgspec.Struct, frozen=True, tag="declared", omit_defaults=True):
     """A topic that the run has made. Topics that are not declared are judged as if they were kept and fed by no table."""
 
     time: float
@@ -211,7 +223,7 @@ class Fault(msgspec.Struct, frozen=True, tag="fault", omit_defaults=True):
     """When the server was started again, after the fault itself and the inspection of its folder."""
 
 
-class Inspected(msgspec.Struct, frozen=True, tag="inspected", omit_defaults=True):
+class FsckInspection(msgspec.Struct, frozen=True, tag="inspected", omit_defaults=True):
     """`tailrace fsck` of the folder while the server was down: what it found wrong, one line each.
 
     `damaged`: files had been damaged on purpose, so that there must be findings.
@@ -222,7 +234,7 @@ class Inspected(msgspec.Struct, frozen=True, tag="inspected", omit_defaults=True
     damaged: bool = False
 
 
-class Sample(msgspec.Struct, frozen=True, tag="sample"):
+class ResourceSample(msgspec.Struct, frozen=True, tag="sample"):
     """What the server's process took at a moment."""
 
     time: float
@@ -232,7 +244,7 @@ class Sample(msgspec.Struct, frozen=True, tag="sample"):
     disk_bytes: int
 
 
-class Stopped(msgspec.Struct, frozen=True, tag="stopped"):
+class ServerStopped(msgspec.Struct, frozen=True, tag="stopped"):
     """An end by SIGTERM: how long it took and what the exit code was."""
 
     time: float
@@ -240,20 +252,25 @@ class Stopped(msgspec.Struct, frozen=True, tag="stopped"):
     code: int
 
 
-Line = Invoked | Completed | Phase | Declared | Fault | Inspected | Sample | Stopped
+HistoryLine = Invoked | Completed | RunPhase | DeclaredTopic | Fault | FsckInspection | ResourceSample | ServerStopped
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Line)
+_decoder = msgspec.json.Decoder(HistoryLine)
 
 
-def write_lines(lines: Iterable[Line]) -> bytes:
+def write_lines(lines: Iterable[HistoryLine]) -> bytes:
     return _encoder.encode_lines(lines)
 
 
-def read_lines(path: Path) -> Iterator[Line]:
+def read_lines(path: Path) -> Iterator[HistoryLine]:
     """The lines of a run. A last line that was cut off by a kill of the writer is left out."""
     with path.open("rb") as file:
         for line in file:
             if not line.endswith(b"\n"):
                 return
             yield _decoder.decode(line)
+
+
+def describe_location(place: RecordLocation) -> str:
+    offset = f"offset {place.offset}" if place.offset >= 0 else "an offset that nobody told"
+    return f"{place.topic}/{place.partition} {offset}"

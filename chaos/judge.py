@@ -13,8 +13,7 @@ from pathlib import Path
 
 from chaos.checker.judging import judge_timeline
 from chaos.checker.timeline import Timeline
-from chaos.checker.violation import Judgement, Verdict
-from chaos.checker.window import window
+from chaos.checker.violation import Judgement, Verdict, window
 from chaos.history import read_lines
 from chaos.run_record import HISTORY_FILE, RECORD_FILE, read_record
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from rich.console import Console
 
 from chaos import report
-from chaos.broken.hunt import hunt
-from chaos.broken.variants import VARIANTS
+from chaos.broken.variants import VARIANTS, run_variants
 from chaos.profiles import PROFILES
-from chaos.run import Order, run, tell
+from chaos.run import RunSpec, print_result, run
 from tailrace.pipeline.errors import PipelineError
 from tailrace.pipeline.session import check_spark
 
@@ -31,14 +30,14 @@ def run_long(seed: int, minutes: float, home: Path, page: Path, console: Console
         console.rule(f"{name}, seed {seed + number}")
         profile = PROFILES[name]
         folder = home / name
-        order = Order(name, profile, tuple(profile.faults), seed + number, minutes * _SHARE / len(ROTATION))
+        order = RunSpec(name, profile, tuple(profile.faults), seed + number, minutes * _SHARE / len(ROTATION))
         result = run(order, folder, console)
-        tell(result, console)
+        print_result(result, console)
         folders.append(folder)
         if not result.has_passed:
             failed.append(f"{name} with seed {seed + number}")
     console.rule("servers that are broken on purpose")
-    failed += [f"{name} was not caught" for name in hunt(list(VARIANTS), seed, home / "broken", console)]
+    failed += [f"{name} was not caught" for name in run_variants(list(VARIANTS), seed, home / "broken", console)]
     folders += [home / "broken" / name for name in VARIANTS]
     _write_page(folders, page, console)
     for what in failed:

@@ -3,8 +3,8 @@
 import time
 from pathlib import Path
 
-from chaos.api import Api, Refused
-from chaos.serving import ServerError
+from chaos.api import RefusedError, ServerApi
+from chaos.server_process import ServerError
 from tests.support.pipeline import CommandProcess
 
 START_SECONDS = 240.0
@@ -29,12 +29,12 @@ class PipelineProcess:
     def await_running(self, url: str) -> None:
         """Until the server has heard of it."""
         deadline = time.monotonic() + START_SECONDS
-        with Api(url) as api:
+        with ServerApi(url) as api:
             while time.monotonic() < deadline:
                 try:
                     if any(each["running"] for each in api.get("/api/pipelines")):
                         return
-                except Refused:
+                except RefusedError:
                     pass
                 time.sleep(0.2)
         raise ServerError(f"the pipeline did not start within {START_SECONDS:g} s; look in {self._home}")

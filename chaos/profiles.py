@@ -3,15 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from chaos.workloads.cdc import Cdc
-from chaos.workloads.groups import Groups
-from chaos.workloads.mixed import Mixed
-from chaos.workloads.queue import Queue
-from chaos.workloads.queues import Queues
-from chaos.workloads.retention import Retention
-from chaos.workloads.tables import Tables
-from chaos.workloads.transactions import Transactions
-from chaos.workloads.workload import Workload
+from chaos.workloads import (
+    CdcWorkload,
+    GroupsWorkload,
+    MixedWorkload,
+    QueuesWorkload,
+    QueueWorkload,
+    RetentionWorkload,
+    TablesWorkload,
+    TransactionsWorkload,
+    Workload,
+)
 
 
 class Profile(NamedTuple):
@@ -30,15 +32,20 @@ CLIENTS = ("hostile", "slow-client", "idle")
 EVERYTHING = (*PROCESS, *DISK, *NETWORK, *CLIENTS, "clock")
 
 PROFILES: Mapping[str, Profile] = {
-    "queue": Profile((Queue,), EVERYTHING),
-    "groups": Profile((Groups,), (*PROCESS, *NETWORK, "power", "slow-syncs", "clock")),
-    "transactions": Profile((Transactions,), (*PROCESS, *DISK, *NETWORK, "clock")),
-    "queues": Profile((Queues,), (*PROCESS, *NETWORK, "power", "failed-sync", "clock")),
-    "retention": Profile((Retention,), (*PROCESS, *DISK, "cut", "clock", "slow-client")),
-    "tables": Profile((Tables,), EVERYTHING),
-    "mixed": Profile((Mixed,), EVERYTHING),
+    "queue": Profile((QueueWorkload,), EVERYTHING),
+    "groups": Profile((GroupsWorkload,), (*PROCESS, *NETWORK, "power", "slow-syncs", "clock")),
+    "transactions": Profile((TransactionsWorkload,), (*PROCESS, *DISK, *NETWORK, "clock")),
+    "queues": Profile((QueuesWorkload,), (*PROCESS, *NETWORK, "power", "failed-sync", "clock")),
+    "retention": Profile((RetentionWorkload,), (*PROCESS, *DISK, "cut", "clock", "slow-client")),
+    "tables": Profile((TablesWorkload,), EVERYTHING),
+    "mixed": Profile((MixedWorkload,), EVERYTHING),
     "cdc": Profile(
-        (Cdc,), ("driver", "kill", "pause", "power", "cut", "failed-sync", "killpoint", "half-open"), gap_seconds=6.0
+        (CdcWorkload,), ("driver", "kill", "pause", "power", "cut", "failed-sync", "killpoint", "half-open"), gap_seconds=6.0
     ),
-    "short": Profile((Queue, Groups, Transactions, Queues, Retention, Tables, Mixed), EVERYTHING, load=0.4, gap_seconds=2.0),
+    "short": Profile(
+        (QueueWorkload, GroupsWorkload, TransactionsWorkload, QueuesWorkload, RetentionWorkload, TablesWorkload, MixedWorkload),
+        EVERYTHING,
+        load=0.4,
+        gap_seconds=2.0,
+    ),
 }

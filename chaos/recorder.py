@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from types import TracebackType
 
-from chaos.history import Answer, Call, Completed, Invoked, Line, Outcome, write_lines
+from chaos.history import Call, CallAnswer, CallOutcome, Completed, HistoryLine, Invoked, write_lines
 
 
 class Recorder:
@@ -20,7 +20,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._began = time.monotonic()
         self._calls = 0
-        self.outcomes: Counter[Outcome] = Counter()
+        self.outcomes: Counter[CallOutcome] = Counter()
         self.last_ok = 0.0
         """When an operation last succeeded."""
 
@@ -46,23 +46,23 @@ class Recorder:
             self._write(Invoked(self.now(), worker, self._calls, what, surface))
             return self._calls
 
-    def complete(self, call: int, outcome: Outcome, answer: Answer | None = None, error: str = "") -> None:
+    def complete(self, call: int, outcome: CallOutcome, answer: CallAnswer | None = None, error: str = "") -> None:
         with self._lock:
             now = self.now()
-            self._write(Completed(now, call, outcome, answer or Answer(), error))
+            self._write(Completed(now, call, outcome, answer or CallAnswer(), error))
             self.outcomes[outcome] += 1
-            if outcome is Outcome.OK:
+            if outcome is CallOutcome.OK:
                 self.last_ok = now
 
-    def observe(self, began: float, worker: str, surface: str, what: Call, answer: Answer) -> None:
+    def observe(self, began: float, worker: str, surface: str, what: Call, answer: CallAnswer) -> None:
         """A read of a client that fetches by itself, in the background: only what it brought shows that there was one."""
         with self._lock:
             self._calls += 1
             call = self._calls
             self._write(Invoked(began, worker, call, what, surface))
-        self.complete(call, Outcome.OK, answer)
+        self.complete(call, CallOutcome.OK, answer)
 
-    def write(self, line: Line) -> None:
+    def write(self, line: HistoryLine) -> None:
         with self._lock:
             self._write(line)
 
@@ -70,6 +70,6 @@ class Recorder:
         with self._lock:
             self._file.flush()
 
-    def _write(self, line: Line) -> None:
+    def _write(self, line: HistoryLine) -> None:
         if not self._file.closed:
             self._file.write(write_lines([line]))

@@ -16,7 +16,7 @@ from statistics import median
 from chaos.checker.rules import RULES
 from chaos.checker.violation import Verdict
 from chaos.figures import Operation, RunFigures, read_run
-from chaos.history import Outcome
+from chaos.history import CallOutcome
 
 PAGE = Path("docs/reliability.md")
 WIDTH = 120
@@ -110,7 +110,7 @@ def _runs(sound: Sequence[RunFigures]) -> Iterator[str]:
                 run.record.profile,
                 f"{run.record.minutes:g}",
                 f"{run.count():,}",
-                *(f"{run.count(outcome):,}" for outcome in Outcome),
+                *(f"{run.count(outcome):,}" for outcome in CallOutcome),
                 f"{sum(run.faults.values()):,}",
                 f"{run.most_memory_bytes / 2**20:.0f} MiB",
                 f"**{run.judgement.verdict}**",
@@ -140,7 +140,7 @@ def _operations(sound: Sequence[RunFigures]) -> Iterator[str]:
     yield from _table(
         ("Call", "Surface", "ok", "failed", "unknown"),
         (
-            (kind, surface, *(f"{operations[Operation(kind, surface, outcome)]:,}" for outcome in Outcome))
+            (kind, surface, *(f"{operations[Operation(kind, surface, outcome)]:,}" for outcome in CallOutcome))
             for kind, surface in kinds
         ),
     )

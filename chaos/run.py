@@ -20,14 +20,14 @@ from chaos.judge import describe
 from chaos.profiles import Profile
 from chaos.recorder import Recorder
 from chaos.run_record import HISTORY_FILE, Mutant, RunRecord, write_record
-from chaos.serving import ROOT
-from chaos.stage import Stage
-from chaos.supervisor import Supervisor
+from chaos.server_process import ROOT
+from chaos.supervisor import RunSupervisor
+from chaos.testbed import Testbed
 
 _PARTS = ("tailrace", "confluent-kafka", "aiokafka", "httpx", "rocksdict", "duckdb", "apsw")
 
 
-class Order(NamedTuple):
+class RunSpec(NamedTuple):
     """What is to be run."""
 
     name: str
@@ -38,7 +38,7 @@ class Order(NamedTuple):
     mutant: Mutant | None = None
 
 
-class Result(NamedTuple):
+class RunResult(NamedTuple):
     timeline: Timeline
     judgement: Judgement
     troubles: list[str]
@@ -49,25 +49,25 @@ class Result(NamedTuple):
         return self.judgement.verdict is Verdict.PASS and not self.troubles
 
 
-def run(order: Order, folder: Path, console: Console) -> Result:
+def run(order: RunSpec, folder: Path, console: Console) -> RunResult:
     """Run it and judge it. The server's folder is kept if anything went wrong."""
     folder.mkdir(parents=True)
     write_record(folder, _record(order))
     _send_logs_to(folder / "clients.log")
     environment = {"CHAOS_BROKEN": order.mutant.name} if order.mutant else {}
     history = folder / HISTORY_FILE
-    with Recorder(history) as recorder, Stage(folder, recorder, environment) as stage:
-        supervisor = Supervisor(stage, order.profile, order.faults, order.seed, order.minutes * 60, console)
+    with Recorder(history) as recorder, Testbed(folder, recorder, environment) as stage:
+        supervisor = RunSupervisor(stage, order.profile, order.faults, order.seed, order.minutes * 60, console)
         supervisor.run()
         recorder.flush()
         timeline = Timeline(read_lines(history))
-        result = Result(timeline, judge_timeline(timeline), supervisor.troubles)
+        result = RunResult(timeline, judge_timeline(timeline), supervisor.troubles)
         if not result.has_passed and order.mutant is None:
             stage.keep = folder / "data"
     return result
 
 
-def tell(result: Result, console: Console) -> None:
+def print_result(result: RunResult, console: Console) -> None:
     for line in describe(result.timeline, result.judgement):
         console.print(line, markup=False)
 
@@ -79,7 +79,7 @@ def _send_logs_to(file: Path) -> None:
     logging.getLogger().handlers[:] = [handler]
 
 
-def _record(order: Order) -> RunRecord:
+def _record(order: RunSpec) -> RunRecord:
     return RunRecord(
         seed=order.seed,
         profile=order.name,

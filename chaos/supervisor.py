@@ -13,15 +13,15 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from chaos.api import Api, Refused
+from chaos.api import RefusedError, ServerApi
 from chaos.faults.kinds import KINDS, possible
-from chaos.history import Fault, Outcome, Phase
+from chaos.history import CallOutcome, Fault, RunPhase
 from chaos.profiles import Profile
-from chaos.serving import ServerError
-from chaos.stage import Stage
+from chaos.server_process import ServerError
+from chaos.testbed import Testbed
 from chaos.workers.final import FinalReads
-from chaos.workers.worker import Site, Worker
-from chaos.workloads.workload import Load, Workload
+from chaos.workers.worker import Worker, WorkerContext
+from chaos.workloads import Workload, WorkloadRate
 
 HEAL_SECONDS = 40.0
 """How long is waited for the first success after the last fault. The promise is 30 s; the checker holds the run to it."""
@@ -37,9 +37,9 @@ class _Unusable(Exception):
     """A fault was caused by half: nobody can say what state the server or its disk is in."""
 
 
-class Supervisor:
+class RunSupervisor:
     def __init__(
-        self, stage: Stage, profile: Profile, faults: Sequence[str], seed: int, seconds: float, console: Console
+        self, stage: Testbed, profile: Profile, faults: Sequence[str], seed: int, seconds: float, console: Console
     ) -> None:
         self._stage = stage
         self._recorder = stage.recorder
@@ -66,17 +66,17 @@ class Supervisor:
             self._finish()
         except ServerError as error:
             self._trouble(f"the server: {error}")
-        except Refused as error:
+        except RefusedError as error:
             self._trouble(f"the server does not do what every run takes for granted: {error}")
         except _Unusable:
             return
 
     def _prepare(self) -> None:
         self._stage.start()
-        site = Site(self._recorder, self._stage.kafka, self._stage.url)
-        load = Load(self._profile.load)
+        site = WorkerContext(self._recorder, self._stage.kafka, self._stage.url)
+        load = WorkloadRate(self._profile.load)
         self._workloads = [kind(site, self._seed, load) for kind in self._profile.workloads]
-        with Api(self._stage.server.url, timeout=30) as api:
+        with ServerApi(self._stage.server.url, timeout=30) as api:
             for workload in self._workloads:
                 workload.prepare(api)
                 # The first query starts an engine that stays. Nobody is to take it for a leak.
@@ -122,7 +122,7 @@ class Supervisor:
     def _finish(self) -> None:
         self._phase("final")
         url, kafka = self._stage.server.url, self._stage.kafka
-        with Api(url, timeout=60) as api, FinalReads(self._recorder, api, kafka) as reads:
+        with ServerApi(url, timeout=60) as api, FinalReads(self._recorder, api, kafka) as reads:
             for workload in self._workloads:
                 workload.finish(api)
                 reads.read([topic.name for topic in workload.topics], workload.translate)
@@ -160,7 +160,7 @@ class Supervisor:
         self._say(f"{fault.time:7.1f} s  [bold]{fault.kind}[/] {fault.detail} for {fault.until - fault.time:.1f} s{down}")
 
     def _phase(self, name: str) -> None:
-        self._recorder.write(Phase(self._recorder.now(), name))
+        self._recorder.write(RunPhase(self._recorder.now(), name))
         self._say(f"{self._recorder.now():7.1f} s  [cyan]{name}[/]")
 
     def _wait(self, seconds: float) -> None:
@@ -177,7 +177,7 @@ class Supervisor:
                 return
 
     def _status(self) -> str:
-        counts = ", ".join(f"{self._recorder.outcomes[outcome]:,} {outcome}" for outcome in Outcome)
+        counts = ", ".join(f"{self._recorder.outcomes[outcome]:,} {outcome}" for outcome in CallOutcome)
         taken = self._stage.server.taken()
         memory = f", server {taken.rss_bytes >> 20} MiB, {taken.files} files" if taken else ""
         return f"{self._recorder.now():7.1f} s  [dim]{counts}{memory}[/]"

@@ -1,22 +1,22 @@
 """All broken variants: in which run each shows, and the rules of which one must notice."""
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
+
+from rich.console import Console
 
 from chaos.broken.patches import PATCHES
 from chaos.profiles import Profile
+from chaos.run import RunSpec, print_result, run
 from chaos.run_record import Mutant
-from chaos.workloads.groups import Groups
-from chaos.workloads.queue import Queue
-from chaos.workloads.queues import Queues
-from chaos.workloads.tables import Tables
-from chaos.workloads.transactions import Transactions
-from chaos.workloads.workload import Workload
+from chaos.workloads import GroupsWorkload, QueuesWorkload, QueueWorkload, TablesWorkload, TransactionsWorkload, Workload
 
 GAP_SECONDS = 1.5
 
 
-class Variant(NamedTuple):
+class BrokenVariant(NamedTuple):
     name: str
     shows_as: tuple[str, ...]
     workload: type[Workload]
@@ -32,19 +32,59 @@ class Variant(NamedTuple):
         return Profile((self.workload,), self.faults, gap_seconds=GAP_SECONDS)
 
 
-VARIANTS: Mapping[str, Variant] = {
+VARIANTS: Mapping[str, BrokenVariant] = {
     variant.name: variant
     for variant in (
-        Variant("ack-before-sync", ("lost-write", "unseen", "stale-end"), Queue, ("power",)),
-        Variant("lost-tail", ("lost-write", "unseen", "stale-end"), Queue, ("kill",)),
-        Variant("offset-reuse", ("inconsistent-offset", "lost-write", "stale-end"), Queue, ("kill",)),
-        Variant("skipped-batch", ("poll-skip",), Queue, ("pause",)),
-        Variant("sequence-check-off", ("duplicate",), Queue, ("slow-syncs", "cut")),
-        Variant("commit-not-fenced", ("fenced-commit",), Groups, ("pause",)),
-        Variant("offset-moved-back", ("commit-lost", "committed-back"), Groups, ("kill",)),
-        Variant("aborted-served", ("aborted-read",), Transactions, ("pause",)),
-        Variant("torn-transaction", ("torn-transaction",), Transactions, ("kill",)),
-        Variant("queue-ack-forgotten", ("redelivered", "acked-twice"), Queues, ("kill",)),
-        Variant("table-behind-log", ("stale-row", "rebuilt-table"), Tables, ("kill",)),
+        BrokenVariant("ack-before-sync", ("lost-write", "unseen", "stale-end"), QueueWorkload, ("power",)),
+        BrokenVariant("lost-tail", ("lost-write", "unseen", "stale-end"), QueueWorkload, ("kill",)),
+        BrokenVariant("offset-reuse", ("inconsistent-offset", "lost-write", "stale-end"), QueueWorkload, ("kill",)),
+        BrokenVariant("skipped-batch", ("poll-skip",), QueueWorkload, ("pause",)),
+        BrokenVariant("sequence-check-off", ("duplicate",), QueueWorkload, ("slow-syncs", "cut")),
+        BrokenVariant("commit-not-fenced", ("fenced-commit",), GroupsWorkload, ("pause",)),
+        BrokenVariant("offset-moved-back", ("commit-lost", "committed-back"), GroupsWorkload, ("kill",)),
+        BrokenVariant("aborted-served", ("aborted-read",), TransactionsWorkload, ("pause",)),
+        BrokenVariant("torn-transaction", ("torn-transaction",), TransactionsWorkload, ("kill",)),
+        BrokenVariant("queue-ack-forgotten", ("redelivered", "acked-twice"), QueuesWorkload, ("kill",)),
+        BrokenVariant("table-behind-log", ("stale-row", "rebuilt-table"), TablesWorkload, ("kill",)),
     )
 }
+
+
+MINUTES = 16 / 60
+_RUNS = 3
+
+
+def run_variants(names: Sequence[str], seed: int, home: Path, console: Console) -> list[str]:
+    """Those that went unnoticed. Each run has its folder below `home`."""
+    home.mkdir(parents=True)
+    missed = []
+    for name in names:
+        mutant = VARIANTS[name].mutant
+        broken: Sequence[str] = ()
+        caught: list[str] = []
+        for number in range(_RUNS):
+            shutil.rmtree(home / name, ignore_errors=True)
+            broken = _rules_broken(name, seed + number, home)
+            caught = [rule for rule in mutant.shows_as if rule in broken]
+            if caught:
+                break
+        if caught:
+            also = [rule for rule in broken if rule not in caught]
+            beside = f" (also {', '.join(also)})" if also else ""
+            console.print(f"[green]caught[/] {name}: {mutant.breaks} By {', '.join(caught)}{beside}")
+        else:
+            missed.append(name)
+            seen = f"only {', '.join(broken)}" if broken else "nothing"
+            console.print(f"[red]missed[/] {name}: {mutant.breaks} {seen} was noticed; look at {home / name}")
+    console.print(f"{len(names) - len(missed)} of {len(names)} broken variants were caught")
+    return missed
+
+
+def _rules_broken(name: str, seed: int, home: Path) -> Sequence[str]:
+    """What one run shows, which leaves its folder and what it said."""
+    variant = VARIANTS[name]
+    order = RunSpec(f"broken-{name}", variant.profile, variant.faults, seed, MINUTES, variant.mutant)
+    with (home / f"{name}.log").open("w") as log:
+        result = run(order, home / name, Console(file=log, width=200))
+        print_result(result, Console(file=log, width=200))
+    return result.judgement.rules_broken

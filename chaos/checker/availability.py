@@ -6,10 +6,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from chaos.checker.timeline import Op, Timeline
-from chaos.history import Call, Fault, Outcome, Phase, Poll, Take
+from chaos.history import Call, CallOutcome, Fault, PollCall, RunPhase, TakeCall
 
 
-class Span(NamedTuple):
+class TimeSpan(NamedTuple):
     begins: float
     ends: float
 
@@ -22,7 +22,7 @@ class Span(NamedTuple):
         return fault.time < self.ends and max(fault.time, fault.until) > self.begins
 
 
-class Recovery(NamedTuple):
+class FaultRecovery(NamedTuple):
     fault: Fault
     seconds: float
     """From when the server was started again to the next answer."""
@@ -37,39 +37,39 @@ class Availability:
         return sorted(self._timeline.time_at(op.end) for op in self._timeline.ops.values() if shows_life(op))
 
     @cached_property
-    def under_load(self) -> Span:
+    def under_load(self) -> TimeSpan:
         """From the first call to the last one before the final reads."""
-        final = next((phase.time for phase in self._timeline.others(Phase) if phase.name == "final"), float("inf"))
+        final = next((phase.time for phase in self._timeline.others(RunPhase) if phase.name == "final"), float("inf"))
         begins = [begin for op in self._timeline.ops.values() if (begin := self._timeline.time_at(op.begin)) <= final]
-        return Span(min(begins, default=0.0), max(begins, default=0.0))
+        return TimeSpan(min(begins, default=0.0), max(begins, default=0.0))
 
     @cached_property
-    def healthy(self) -> list[Span]:
+    def healthy(self) -> list[TimeSpan]:
         """The time under load in which no fault was in force."""
-        spans: list[Span] = []
+        spans: list[TimeSpan] = []
         begins, ends = self.under_load
         for fault in self._timeline.others(Fault):
             if begins < fault.time:
-                spans.append(Span(begins, min(fault.time, ends)))
+                spans.append(TimeSpan(begins, min(fault.time, ends)))
             begins = max(begins, over_at(fault))
-        return [span for span in (*spans, Span(begins, ends)) if span.seconds > 0]
+        return [span for span in (*spans, TimeSpan(begins, ends)) if span.seconds > 0]
 
     def next_answer(self, after: float) -> float | None:
         index = bisect_right(self.answers, after)
         return self.answers[index] if index < len(self.answers) else None
 
-    def silences(self, span: Span) -> Iterator[Span]:
+    def silences(self, span: TimeSpan) -> Iterator[TimeSpan]:
         """The times between answers within a span."""
         last = span.begins
         for index in range(bisect_right(self.answers, span.begins), len(self.answers)):
             if self.answers[index] >= span.ends:
                 break
-            yield Span(last, self.answers[index])
+            yield TimeSpan(last, self.answers[index])
             last = self.answers[index]
-        yield Span(last, span.ends)
+        yield TimeSpan(last, span.ends)
 
     @cached_property
-    def longest_silence(self) -> Span:
+    def longest_silence(self) -> TimeSpan:
         return max(self.silences(self.under_load), key=lambda span: span.seconds)
 
     @cached_property
@@ -80,12 +80,12 @@ class Availability:
             default=0.0,
         )
 
-    def recoveries(self) -> Iterator[Recovery]:
+    def recoveries(self) -> Iterator[FaultRecovery]:
         """After faults for which the server was down."""
         for fault in self._timeline.others(Fault):
             answer = self.next_answer(over_at(fault))
             if fault.down and answer is not None:
-                yield Recovery(fault, answer - over_at(fault))
+                yield FaultRecovery(fault, answer - over_at(fault))
 
 
 def over_at(fault: Fault) -> float:
@@ -95,4 +95,4 @@ def over_at(fault: Fault) -> float:
 
 def shows_life(op: Op[Call]) -> bool:
     """An empty answer to a poll does not: clients give one without asking the server."""
-    return op.outcome is Outcome.OK and (not isinstance(op.what, Poll | Take) or bool(op.answer.seen))
+    return op.outcome is CallOutcome.OK and (not isinstance(op.what, PollCall | TakeCall) or bool(op.answer.seen))

@@ -6,28 +6,27 @@ These rules hold for a table's own change topic and for those to which routes br
 from collections import Counter
 from collections.abc import Iterator
 
-from chaos.checker.change_events import Event
-from chaos.checker.evidence import Evidence
-from chaos.checker.violation import Found, shown_by
-from chaos.history import DELETED, Change, Declared, Outcome
+from chaos.checker.evidence import ChangeEvent, Evidence
+from chaos.checker.violation import RuleFinding, shown_by
+from chaos.history import DELETED, CallOutcome, ChangeCall, DeclaredTopic
 
 
-def lost_change(evidence: Evidence) -> Iterator[Found]:
+def lost_change(evidence: Evidence) -> Iterator[RuleFinding]:
     """A change was acked, and its event is not in a topic that it feeds."""
     for declared, values in _values(evidence):
         for (table, value), asked in evidence.changes.by_value.items():
-            if table == declared.table and asked.op.outcome is Outcome.OK and value not in values:
+            if table == declared.table and asked.op.outcome is CallOutcome.OK and value not in values:
                 yield shown_by(f"{value!r} was written to {table} and is not in {declared.topic}", asked.op, about=(value,))
 
 
-def torn_change(evidence: Evidence) -> Iterator[Found]:
+def torn_change(evidence: Evidence) -> Iterator[RuleFinding]:
     """Some changes of an SQL transaction of unknown outcome are in the tables' own topics, and others are not."""
     found = {declared.table: values for declared, values in _values(evidence) if not declared.routed}
-    for op in evidence.timeline.of(Change):
+    for op in evidence.timeline.of(ChangeCall):
         written = [(table, value) for table, _, value in op.what.rows if table in found and value is not None]
         there = [(table, value) for table, value in written if value in found[table]]
         missing = [(table, value) for table, value in written if value not in found[table]]
-        if there and missing and op.outcome is Outcome.UNKNOWN:
+        if there and missing and op.outcome is CallOutcome.UNKNOWN:
             (table, value), (other_table, other) = there[0], missing[0]
             message = (
                 f"of one transaction, {value!r} is among the changes of {table} and {other!r} not among those of {other_table}"
@@ -35,14 +34,14 @@ def torn_change(evidence: Evidence) -> Iterator[Found]:
             yield shown_by(message, op, found[table][value].op, about=(value, other))
 
 
-def duplicate_change(evidence: Evidence) -> Iterator[Found]:
+def duplicate_change(evidence: Evidence) -> Iterator[RuleFinding]:
     """A change has two events in a topic, or a row more deletes than were asked for."""
     deletes = Counter(
         (asked.table, asked.key) for asked in evidence.changes.asked if asked.value == DELETED and asked.op.possible
     )
     for declared in evidence.changes.topics:
         for key, events in evidence.changes.in_topic[declared.topic].items():
-            first: dict[str, Event] = {}
+            first: dict[str, ChangeEvent] = {}
             for event in events:
                 known = first.setdefault(event.value, event)
                 if known is not event and event.value != DELETED:
@@ -54,7 +53,7 @@ def duplicate_change(evidence: Evidence) -> Iterator[Found]:
                 yield shown_by(message, first[DELETED].op, about=(DELETED,))
 
 
-def made_up_change(evidence: Evidence) -> Iterator[Found]:
+def made_up_change(evidence: Evidence) -> Iterator[RuleFinding]:
     """An event of a change that nobody asked for."""
     for declared in evidence.changes.topics:
         for key, events in evidence.changes.in_topic[declared.topic].items():
@@ -65,7 +64,7 @@ def made_up_change(evidence: Evidence) -> Iterator[Found]:
                     yield shown_by(message, event.op, about=(event.value,))
 
 
-def change_order(evidence: Evidence) -> Iterator[Found]:
+def change_order(evidence: Evidence) -> Iterator[RuleFinding]:
     """Of one key, an event stands behind one whose change was asked for only after its own was acked."""
     for declared in evidence.changes.topics:
         for key, events in evidence.changes.in_topic[declared.topic].items():
@@ -87,7 +86,7 @@ def change_order(evidence: Evidence) -> Iterator[Found]:
                     latest = asked
 
 
-def routed_otherwise(evidence: Evidence) -> Iterator[Found]:
+def routed_otherwise(evidence: Evidence) -> Iterator[RuleFinding]:
     """The events of a key in a routed topic are not those in the table's own topic, in their order."""
     own = {line.table: line for line in evidence.changes.topics if not line.routed}
     for declared in evidence.changes.topics:
@@ -103,7 +102,7 @@ def routed_otherwise(evidence: Evidence) -> Iterator[Found]:
                 yield shown_by(f"{key!r} in {declared.topic}: {_difference(told, came)}", *shows, about=(*told, *came))
 
 
-def _values(evidence: Evidence) -> Iterator[tuple[Declared, dict[str, Event]]]:
+def _values(evidence: Evidence) -> Iterator[tuple[DeclaredTopic, dict[str, ChangeEvent]]]:
     """Of each topic that a table feeds the values in it, provided that somebody has looked."""
     if not evidence.has_final_reads:
         return

@@ -1,16 +1,16 @@
 """What is in the log: one record at each offset, nothing twice, nothing that was refused or made up (I3 to I5)."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from chaos.checker.evidence import Evidence
-from chaos.checker.places import name
-from chaos.checker.sightings import Sighting
-from chaos.checker.violation import Found, shown_by
-from chaos.checker.writes import Fate, Written
-from chaos.history import Place, Send
+from chaos.checker.evidence import Evidence, ReadRecord, Visibility, WrittenRecord
+from chaos.checker.timeline import Op
+from chaos.checker.violation import RuleFinding, shown_by
+from chaos.history import RecordLocation, SendCall, describe_location
 
 
-def inconsistent_offset(evidence: Evidence) -> Iterator[Found]:
+def inconsistent_offset(evidence: Evidence) -> Iterator[RuleFinding]:
     """Two values at one offset."""
     for one, other in evidence.sightings.differing:
         if one.seen.value != other.seen.value:
@@ -20,36 +20,36 @@ def inconsistent_offset(evidence: Evidence) -> Iterator[Found]:
             continue
         first = evidence.writes.at[written.place]
         if first is not written:
-            message = f"{name(written.place)} was given to {first.value!r} and to {written.value!r}"
+            message = f"{describe_location(written.place)} was given to {first.value!r} and to {written.value!r}"
             yield shown_by(message, first.op, written.op, about=(first.value, written.value))
         sighting = evidence.sightings.at.get(written.place)
         if sighting and sighting.seen.value != written.value:
             yield shown_by(
-                f"{name(written.place)} was given to {written.value!r}, but {sighting.seen.value!r} was read there",
+                f"{describe_location(written.place)} was given to {written.value!r}, but {sighting.seen.value!r} was read there",
                 written.op,
                 sighting.op,
                 about=(written.value, sighting.seen.value),
             )
 
 
-def duplicate(evidence: Evidence) -> Iterator[Found]:
+def duplicate(evidence: Evidence) -> Iterator[RuleFinding]:
     """One value at two offsets, although it was sent by an idempotent producer."""
     for one, other in evidence.sightings.doubled:
         written = evidence.writes.by_value.get(one.seen.value)
         if written and _stored_once(written) and not evidence.table_of(one.seen.place.topic):
-            message = f"{one.seen.value!r} was sent once and read at {name(one.seen.place)} and at {name(other.seen.place)}"
+            message = f"{one.seen.value!r} was sent once and read at {describe_location(one.seen.place)} and at {describe_location(other.seen.place)}"
             yield shown_by(message, written.op, one.op, other.op, about=(one.seen.value,))
     for written in evidence.writes.by_value.values():
         sighting = evidence.sightings.of_value.get((written.place.topic, written.value))
         if sighting and written.place.offset >= 0 and _stored_once(written) and sighting.seen.place != written.place:
-            message = f"{written.value!r} was acked at {name(written.place)} and read at {name(sighting.seen.place)}"
+            message = f"{written.value!r} was acked at {describe_location(written.place)} and read at {describe_location(sighting.seen.place)}"
             yield shown_by(message, written.op, sighting.op, about=(written.value,))
 
 
-def aborted_read(evidence: Evidence) -> Iterator[Found]:
+def aborted_read(evidence: Evidence) -> Iterator[RuleFinding]:
     """A record that was refused, or whose transaction was aborted, and that was read all the same."""
     for written in evidence.writes.by_value.values():
-        if written.fate is not Fate.REFUSED:
+        if written.fate is not Visibility.REFUSED:
             continue
         if written.in_transaction:
             sighting = evidence.sightings.to_committed_readers.get(written.value)
@@ -57,11 +57,11 @@ def aborted_read(evidence: Evidence) -> Iterator[Found]:
             sighting = evidence.sightings.of_value.get((written.place.topic, written.value))
         if sighting:
             what = "whose transaction did not commit," if written.in_transaction else "which was refused,"
-            message = f"{written.value!r}, {what} was read at {name(sighting.seen.place)}"
+            message = f"{written.value!r}, {what} was read at {describe_location(sighting.seen.place)}"
             yield shown_by(message, written.op, sighting.op, about=(written.value,))
 
 
-def never_sent(evidence: Evidence) -> Iterator[Found]:
+def never_sent(evidence: Evidence) -> Iterator[RuleFinding]:
     """A record in a topic of the run that nobody sent there."""
     writes = evidence.writes
     for (topic, value), sighting in evidence.sightings.of_value.items():
@@ -70,14 +70,79 @@ def never_sent(evidence: Evidence) -> Iterator[Found]:
         written = writes.by_value.get(value)
         if written is None or written.place.topic != topic:
             yield shown_by(
-                f"{value!r} was read at {name(sighting.seen.place)}, but nobody sent it there", sighting.op, about=(value,)
+                f"{value!r} was read at {describe_location(sighting.seen.place)}, but nobody sent it there",
+                sighting.op,
+                about=(value,),
             )
 
 
-def _stored_once(written: Written) -> bool:
-    return not isinstance(written.op.what, Send) or written.op.what.idempotent
+def _stored_once(written: WrittenRecord) -> bool:
+    return not isinstance(written.op.what, SendCall) or written.op.what.idempotent
 
 
-def _two_values(place: Place, one_value: str, other_value: str, one: Sighting, other: Sighting) -> Found:
-    message = f"{name(place)} held {one_value!r} and later {other_value!r}"
+def _two_values(place: RecordLocation, one_value: str, other_value: str, one: ReadRecord, other: ReadRecord) -> RuleFinding:
+    message = f"{describe_location(place)} held {one_value!r} and later {other_value!r}"
     return shown_by(message, one.op, other.op, about=(one_value, other_value))
+
+
+class MissingRecord(NamedTuple):
+    value: str
+    place: RecordLocation
+    shown_by: tuple[Op[Any], ...]
+    passed_by: ReadRecord | None
+    """The next record that final reads found in the partition."""
+
+
+def lost_write(evidence: Evidence) -> Iterator[RuleFinding]:
+    """Final reads went past the record."""
+    for missing in _missing(evidence):
+        if missing.passed_by:
+            yield shown_by(
+                f"{missing.value!r} was at {describe_location(missing.place)}; final reads went past it, to offset"
+                f" {missing.passed_by.seen.place.offset}",
+                *missing.shown_by,
+                missing.passed_by.op,
+                about=(missing.value,),
+            )
+
+
+def unseen(evidence: Evidence) -> Iterator[RuleFinding]:
+    """Final reads did not come as far as the record."""
+    for missing in _missing(evidence):
+        if missing.passed_by:
+            continue
+        found = evidence.sightings.final.get((missing.place.topic, missing.place.partition), {})
+        last = found[max(found)] if found else None
+        reached = f"ended at offset {last.seen.place.offset}" if last else "found nothing in that partition"
+        yield shown_by(
+            f"{missing.value!r} was at {describe_location(missing.place)}, but final reads {reached}",
+            *missing.shown_by,
+            *((last.op,) if last else ()),
+            about=(missing.value,),
+        )
+
+
+def _missing(evidence: Evidence) -> Iterator[MissingRecord]:
+    if not evidence.has_final_reads:
+        return
+    sightings = evidence.sightings
+    offsets = {partition: sorted(found) for partition, found in sightings.final.items()}
+    found = {(partition[0], one.seen.value) for partition, records in sightings.final.items() for one in records.values()}
+    for written in evidence.writes.by_value.values():
+        if (written.place.topic, written.value) in found:
+            continue
+        read = sightings.of_value.get((written.place.topic, written.value)) if sightings.is_lasting(written.value) else None
+        acked = written.fate is Visibility.ACKED
+        place = read.seen.place if read and written.place.offset < 0 else written.place
+        if not (acked or read) or evidence.has_left(place):
+            continue
+        partition = (place.topic, place.partition)
+        above = offsets.get(partition, [])
+        index = bisect_right(above, place.offset)
+        passed = place.offset >= 0 and index < len(above)
+        yield MissingRecord(
+            written.value,
+            place,
+            (written.op, *((read.op,) if read and not acked else ())),
+            sightings.final[partition][above[index]] if passed else None,
+        )

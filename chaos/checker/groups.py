@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from chaos.checker.evidence import Evidence
-from chaos.checker.frontier import Frontier
-from chaos.checker.register import Register, calls_of
+from chaos.checker.register import HighestKnown, Register, calls_of
 from chaos.checker.timeline import Op, Timeline
-from chaos.checker.violation import Found, shown_by
-from chaos.history import Commit, Committed, Outcome, Owned, Transaction
+from chaos.checker.violation import RuleFinding, shown_by
+from chaos.history import CallOutcome, CommitCall, CommittedCall, OwnedCall, TransactionCall
 
 NO_OFFSET = -1
 
@@ -26,9 +25,9 @@ class OffsetKey(NamedTuple):
         return f"group {self.group} in {self.topic}/{self.partition}"
 
 
-def two_owners(evidence: Evidence) -> Iterator[Found]:
-    owners: dict[tuple[str, int, str, int], Op[Owned]] = {}
-    for op in evidence.timeline.of(Owned):
+def two_owners(evidence: Evidence) -> Iterator[RuleFinding]:
+    owners: dict[tuple[str, int, str, int], Op[OwnedCall]] = {}
+    for op in evidence.timeline.of(OwnedCall):
         # Some clients don't tell their generation.
         for place in op.answer.places if op.what.generation >= 0 else ():
             first = owners.setdefault((op.what.group, op.what.generation, place.topic, place.partition), op)
@@ -41,15 +40,15 @@ def two_owners(evidence: Evidence) -> Iterator[Found]:
                 )
 
 
-def fenced_commit(evidence: Evidence) -> Iterator[Found]:
+def fenced_commit(evidence: Evidence) -> Iterator[RuleFinding]:
     """A commit of an older generation was accepted after a newer one was known."""
-    generations: dict[str, Frontier] = defaultdict(Frontier)
-    for op in evidence.timeline.completed(Owned, Commit):
-        if isinstance(op.what, Owned | Commit) and op.outcome is Outcome.OK and op.what.generation >= 0:
+    generations: dict[str, HighestKnown] = defaultdict(HighestKnown)
+    for op in evidence.timeline.completed(OwnedCall, CommitCall):
+        if isinstance(op.what, OwnedCall | CommitCall) and op.outcome is CallOutcome.OK and op.what.generation >= 0:
             generations[op.what.group].raise_to(op.what.generation, op)
-    for commit in evidence.timeline.of(Commit):
+    for commit in evidence.timeline.of(CommitCall):
         mark = generations[commit.what.group].before(commit.begin)
-        if mark and commit.outcome is Outcome.OK and 0 <= commit.what.generation < mark.number:
+        if mark and commit.outcome is CallOutcome.OK and 0 <= commit.what.generation < mark.number:
             yield shown_by(
                 f"a commit of generation {commit.what.generation} of group {commit.what.group} was accepted from"
                 f" {commit.worker}, after generation {mark.number} had begun",
@@ -58,11 +57,11 @@ def fenced_commit(evidence: Evidence) -> Iterator[Found]:
             )
 
 
-def commit_lost(evidence: Evidence) -> Iterator[Found]:
+def commit_lost(evidence: Evidence) -> Iterator[RuleFinding]:
     """The group's offset was read as something that a later commit had replaced, or that nobody had committed."""
     registers = offset_registers(evidence.timeline)
-    for op in evidence.timeline.of(Committed):
-        if op.outcome is not Outcome.OK:
+    for op in evidence.timeline.of(CommittedCall):
+        if op.outcome is not CallOutcome.OK:
             continue
         for place in op.answer.places:
             key = OffsetKey(op.what.group, place.topic, place.partition)
@@ -70,16 +69,16 @@ def commit_lost(evidence: Evidence) -> Iterator[Found]:
                 later = registers[key].disproof(place.offset, op)
                 why = f"{later.value} had been committed since" if later else "nobody had committed that"
                 was = f"offset {place.offset}" if place.offset != NO_OFFSET else "no offset"
-                yield Found(f"{key} had {was}, but {why}", (*calls_of([later]), op.call))
+                yield RuleFinding(f"{key} had {was}, but {why}", (*calls_of([later]), op.call))
 
 
-def committed_back(evidence: Evidence) -> Iterator[Found]:
+def committed_back(evidence: Evidence) -> Iterator[RuleFinding]:
     """The group's offset fell from one read to a later one without a commit that says so."""
     registers = offset_registers(evidence.timeline)
-    highest: dict[OffsetKey, Frontier] = defaultdict(Frontier)
-    for op in evidence.timeline.completed(Committed):
+    highest: dict[OffsetKey, HighestKnown] = defaultdict(HighestKnown)
+    for op in evidence.timeline.completed(CommittedCall):
         for place in op.answer.places:
-            if not isinstance(op.what, Committed) or op.outcome is not Outcome.OK:
+            if not isinstance(op.what, CommittedCall) or op.outcome is not CallOutcome.OK:
                 continue
             key = OffsetKey(op.what.group, place.topic, place.partition)
             mark = highest[key].before(op.begin)
@@ -88,20 +87,20 @@ def committed_back(evidence: Evidence) -> Iterator[Found]:
             highest[key].raise_to(place.offset, op)
 
 
-def commit_back(evidence: Evidence) -> Iterator[Found]:
+def commit_back(evidence: Evidence) -> Iterator[RuleFinding]:
     """A commit that was no reset moved the group's offset back: its member had begun at a place that was not the group's."""
-    highest: dict[OffsetKey, Frontier] = defaultdict(Frontier)
-    resets: dict[OffsetKey, list[Op[Commit]]] = defaultdict(list)
-    commits = sorted((op for op in evidence.timeline.of(Commit) if op.possible), key=lambda op: op.end)
+    highest: dict[OffsetKey, HighestKnown] = defaultdict(HighestKnown)
+    resets: dict[OffsetKey, list[Op[CommitCall]]] = defaultdict(list)
+    commits = sorted((op for op in evidence.timeline.of(CommitCall) if op.possible), key=lambda op: op.end)
     for op in commits:
         for place in op.what.offsets:
             key = OffsetKey(op.what.group, place.topic, place.partition)
             if op.what.reset:
                 resets[key].append(op)
-            elif op.outcome is Outcome.OK:
+            elif op.outcome is CallOutcome.OK:
                 highest[key].raise_to(place.offset, op)
     for op in commits:
-        if op.what.reset or op.outcome is not Outcome.OK:
+        if op.what.reset or op.outcome is not CallOutcome.OK:
             continue
         for place in op.what.offsets:
             key = OffsetKey(op.what.group, place.topic, place.partition)
@@ -113,10 +112,10 @@ def commit_back(evidence: Evidence) -> Iterator[Found]:
 
 def offset_registers(timeline: Timeline) -> dict[OffsetKey, Register]:
     registers: dict[OffsetKey, Register] = defaultdict(lambda: Register(NO_OFFSET))
-    ops: list[Op[Commit] | Op[Transaction]] = [*timeline.of(Commit), *timeline.of(Transaction)]
+    ops: list[Op[CommitCall] | Op[TransactionCall]] = [*timeline.of(CommitCall), *timeline.of(TransactionCall)]
     for op in ops:
         group = op.what.group
-        if group is None or not op.possible or (isinstance(op.what, Transaction) and op.what.aborted):
+        if group is None or not op.possible or (isinstance(op.what, TransactionCall) and op.what.aborted):
             continue
         for place in op.what.offsets:
             registers[OffsetKey(group, place.topic, place.partition)].wrote(place.offset, op)

@@ -1,21 +1,30 @@
 """Offsets in order of time: later sends lie behind earlier ones, and the end of a partition never falls (I6, I8)."""
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Hashable, Iterator
-from typing import Any
+from typing import Any, NamedTuple, cast
 
-from chaos.checker.evidence import Evidence
-from chaos.checker.frontier import Frontier
-from chaos.checker.places import name
+from chaos.checker.evidence import Evidence, PartitionKey
+from chaos.checker.register import HighestKnown
 from chaos.checker.timeline import Op
-from chaos.checker.violation import Found, shown_by
-from chaos.history import Bounds, Place, Poll, Send, Take, Transaction
+from chaos.checker.violation import RuleFinding, shown_by
+from chaos.history import (
+    BoundsCall,
+    OwnedCall,
+    PollCall,
+    RecordLocation,
+    SendCall,
+    TakeCall,
+    TransactionCall,
+    describe_location,
+)
 
 
-def nonmonotonic_send(evidence: Evidence) -> Iterator[Found]:
+def nonmonotonic_send(evidence: Evidence) -> Iterator[RuleFinding]:
     """A worker's later send was given a lower offset than one that it had finished before."""
-    highest: dict[Hashable, Frontier] = defaultdict(Frontier)
-    sends = list(evidence.timeline.completed(Send, Transaction))
+    highest: dict[Hashable, HighestKnown] = defaultdict(HighestKnown)
+    sends = list(evidence.timeline.completed(SendCall, TransactionCall))
     for op in sends:
         for place in _given(op):
             highest[op.worker, place.topic, place.partition].raise_to(place.offset, op)
@@ -31,32 +40,32 @@ def nonmonotonic_send(evidence: Evidence) -> Iterator[Found]:
                 )
 
 
-def int_nonmonotonic_send(evidence: Evidence) -> Iterator[Found]:
+def int_nonmonotonic_send(evidence: Evidence) -> Iterator[RuleFinding]:
     """Within one send, a later record of a partition got a lower offset."""
-    for op in evidence.timeline.completed(Send, Transaction):
+    for op in evidence.timeline.completed(SendCall, TransactionCall):
         last: dict[tuple[str, int], int] = {}
         for place in _given(op):
             before = last.get((place.topic, place.partition), -1)
             if place.offset <= before:
-                yield shown_by(f"within one send, {name(place)} came after offset {before}", op)
+                yield shown_by(f"within one send, {describe_location(place)} came after offset {before}", op)
             last[place.topic, place.partition] = place.offset
 
 
-def stale_end(evidence: Evidence) -> Iterator[Found]:
+def stale_end(evidence: Evidence) -> Iterator[RuleFinding]:
     """What was asked or sent later stands below an end that somebody knew before."""
-    ends: dict[tuple[str, int], Frontier] = defaultdict(Frontier)
-    for op in evidence.timeline.completed(Send, Transaction, Poll, Take, Bounds):
+    ends: dict[tuple[str, int], HighestKnown] = defaultdict(HighestKnown)
+    for op in evidence.timeline.completed(SendCall, TransactionCall, PollCall, TakeCall, BoundsCall):
         for place in _given(op):
             ends[place.topic, place.partition].raise_to(place.offset + 1, op)
         for seen in op.answer.seen:
             ends[seen.place.topic, seen.place.partition].raise_to(seen.place.offset + 1, op)
         for place in op.answer.ends:
             ends[place.topic, place.partition].raise_to(place.offset, op)
-    for op in evidence.timeline.completed(Send, Transaction, Bounds):
+    for op in evidence.timeline.completed(SendCall, TransactionCall, BoundsCall):
         for place in (*_given(op), *op.answer.ends):
             mark = ends[place.topic, place.partition].before(op.begin)
             if mark and place.offset < mark.number:
-                what = "the end was said to be" if isinstance(op.what, Bounds) else "a record was given"
+                what = "the end was said to be" if isinstance(op.what, BoundsCall) else "a record was given"
                 yield shown_by(
                     f"{what} offset {place.offset} of {place.topic}/{place.partition}, when its end was known to be at"
                     f" {mark.number} or above",
@@ -65,8 +74,140 @@ def stale_end(evidence: Evidence) -> Iterator[Found]:
                 )
 
 
-def _given(op: Op[Any]) -> tuple[Place, ...]:
+def _given(op: Op[Any]) -> tuple[RecordLocation, ...]:
     """The offsets that a send was given."""
-    if not isinstance(op.what, Send | Transaction):
+    if not isinstance(op.what, SendCall | TransactionCall):
         return ()
     return tuple(place for place in op.answer.places if place.offset >= 0)
+
+
+class PollStep(NamedTuple):
+    """From the offset that a reader was to get next to the one that it got."""
+
+    partition: PartitionKey
+    expected: int
+    got: RecordLocation
+    before: Op[PollCall]
+    op: Op[PollCall]
+
+
+def nonmonotonic_poll(evidence: Evidence) -> Iterator[RuleFinding]:
+    return (_stepped_back(step) for step in _steps(evidence) if step.got.offset < step.expected and step.before is not step.op)
+
+
+def int_nonmonotonic_poll(evidence: Evidence) -> Iterator[RuleFinding]:
+    """The same, within the answer to one poll."""
+    return (_stepped_back(step) for step in _steps(evidence) if step.got.offset < step.expected and step.before is step.op)
+
+
+def poll_skip(evidence: Evidence) -> Iterator[RuleFinding]:
+    for step, skipped in _skips(evidence):
+        if not _left_before(evidence, step, skipped):
+            yield _skipped(evidence, step, skipped, "left out")
+
+
+def silent_jump(evidence: Evidence) -> Iterator[RuleFinding]:
+    """A reader below the start was carried on to later records, instead of being told."""
+    for step, skipped in _skips(evidence):
+        if _left_before(evidence, step, skipped):
+            yield _skipped(evidence, step, skipped, "was not told of the start above")
+
+
+def _steps(evidence: Evidence) -> Iterator[PollStep]:
+    """The steps of all readers that don't lead to the very next offset."""
+    next_of: dict[tuple[str, str, PartitionKey], tuple[int, Op[PollCall]]] = {}
+    rebalanced: dict[str, int] = {}
+    for op in evidence.timeline.completed(PollCall, OwnedCall):
+        if isinstance(op.what, OwnedCall):
+            rebalanced[op.worker] = op.end
+            continue
+        poll = cast(Op[PollCall], op)
+        moved = rebalanced.get(op.worker, -1) if poll.what.subscribed else -1
+        begins = {(place.topic, place.partition): place.offset for place in poll.what.begins}
+        for seen in poll.answer.seen:
+            place = seen.place
+            partition = (place.topic, place.partition)
+            reader = (op.worker, poll.what.session, partition)
+            expected, before = next_of.get(reader) or (begins.get(partition, -1), poll)
+            if expected >= 0 and place.offset != expected and before.begin > moved:
+                yield PollStep(partition, expected, place, before, poll)
+            next_of[reader] = (place.offset + 1, poll)
+        for place in poll.answer.out_of_range:
+            next_of.pop((op.worker, poll.what.session, (place.topic, place.partition)), None)
+
+
+def _skips(evidence: Evidence) -> Iterator[tuple[PollStep, int]]:
+    """Steps over a visible record, and its offset."""
+    for step in _steps(evidence):
+        visible = evidence.sightings.visible.get(step.partition, [])
+        index = bisect_left(visible, step.expected)
+        if index < len(visible) and visible[index] < step.got.offset:
+            yield step, visible[index]
+
+
+def _left_before(evidence: Evidence, step: PollStep, skipped: int) -> bool:
+    frontier = evidence.starts.get(step.partition)
+    mark = frontier.before(step.op.end) if frontier else None
+    return mark is not None and skipped < mark.number
+
+
+def _stepped_back(step: PollStep) -> RuleFinding:
+    return shown_by(
+        f"{step.op.worker} read offset {step.got.offset} of {step.got.topic}/{step.got.partition}, when offset {step.expected}"
+        f" was its next",
+        step.before,
+        step.op,
+    )
+
+
+def _skipped(evidence: Evidence, step: PollStep, skipped: int, fault: str) -> RuleFinding:
+    topic, partition = step.partition
+    value, calls = _record_at(evidence, RecordLocation(topic, partition, skipped))
+    found = shown_by(
+        f"{step.op.worker} went from offset {step.expected - 1} of {topic}/{partition} to {step.got.offset} and {fault}"
+        f" offset {skipped}, which holds {value!r}",
+        step.before,
+        step.op,
+        about=(value,),
+    )
+    return found._replace(calls=(*calls, *found.calls))
+
+
+def _record_at(evidence: Evidence, place: RecordLocation) -> tuple[str, tuple[int, ...]]:
+    """What is known to lie there, and the call that has shown it."""
+    sighting = evidence.sightings.at.get(place)
+    if sighting:
+        return sighting.seen.value, (sighting.op.call,)
+    written = evidence.writes.at[place]
+    return written.value, (written.op.call,)
+
+
+def falling_start(evidence: Evidence) -> Iterator[RuleFinding]:
+    for op in evidence.timeline.of(BoundsCall):
+        for place in op.answer.starts:
+            mark = evidence.starts[place.topic, place.partition].before(op.begin)
+            if mark and place.offset < mark.number:
+                message = f"{place.topic}/{place.partition} began at {mark.number} and later at {place.offset}"
+                yield shown_by(message, mark.op, op)
+
+
+def start_above_end(evidence: Evidence) -> Iterator[RuleFinding]:
+    for op in evidence.timeline.of(BoundsCall):
+        ends = {(place.topic, place.partition): place.offset for place in op.answer.ends}
+        for place in op.answer.starts:
+            end = ends.get((place.topic, place.partition), place.offset)
+            if place.offset > end:
+                yield shown_by(f"{place.topic}/{place.partition} was said to begin at {place.offset} and to end at {end}", op)
+
+
+def kept_record_gone(evidence: Evidence) -> Iterator[RuleFinding]:
+    """The start of a partition rose, or a reader was refused its next offset, although the topic has no retention."""
+    for partition, frontier in evidence.starts.items():
+        mark = frontier.highest
+        if mark and mark.number > 0 and evidence.is_kept(partition[0]):
+            message = f"{partition[0]}/{partition[1]} begins at {mark.number}, although its topic has no retention"
+            yield shown_by(message, mark.op)
+    for op in evidence.timeline.of(PollCall):
+        for place in op.answer.out_of_range:
+            if evidence.is_kept(place.topic):
+                yield shown_by(f"{op.worker} was refused {describe_location(place)}, although its topic has no retention", op)

@@ -2,22 +2,19 @@
 
 from collections.abc import Iterator
 
-from chaos.checker.evidence import Evidence
-from chaos.checker.places import name
-from chaos.checker.sightings import Sighting
+from chaos.checker.evidence import Evidence, PartitionKey, ReadRecord, Visibility
 from chaos.checker.timeline import Op
-from chaos.checker.violation import Found, shown_by
-from chaos.checker.writes import Fate, PartitionKey
-from chaos.history import Outcome, Settle, Take
+from chaos.checker.violation import RuleFinding, shown_by
+from chaos.history import CallOutcome, SettleCall, TakeCall, describe_location
 
 DEAD_LETTERS = "dead_letters"
 """How the names of topics of dead letters end."""
 
 
-def redelivered(evidence: Evidence) -> Iterator[Found]:
+def redelivered(evidence: Evidence) -> Iterator[RuleFinding]:
     """A record came again to the group that had acked it."""
     acked = {(op.what.group, value): op for op in _acks(evidence) for value in op.what.values}
-    for op in evidence.timeline.of(Take):
+    for op in evidence.timeline.of(TakeCall):
         for seen in op.answer.seen:
             ack = acked.get((op.what.group, seen.value))
             if ack and ack.end < op.begin:
@@ -25,9 +22,9 @@ def redelivered(evidence: Evidence) -> Iterator[Found]:
                 yield shown_by(message, ack, op, about=(seen.value,))
 
 
-def acked_twice(evidence: Evidence) -> Iterator[Found]:
+def acked_twice(evidence: Evidence) -> Iterator[RuleFinding]:
     """Two acks of one record were accepted."""
-    acked: dict[tuple[str, str], Op[Settle]] = {}
+    acked: dict[tuple[str, str], Op[SettleCall]] = {}
     for op in _acks(evidence):
         for value in op.what.values:
             first = acked.setdefault((op.what.group, value), op)
@@ -36,13 +33,13 @@ def acked_twice(evidence: Evidence) -> Iterator[Found]:
                 yield shown_by(message, first, op, about=(value,))
 
 
-def unsettled(evidence: Evidence) -> Iterator[Found]:
+def unsettled(evidence: Evidence) -> Iterator[RuleFinding]:
     """A record was taken, never acked, is not among the dead letters, and did not come again."""
     dead = _dead_letters(evidence)
     for group, taken in _taken(evidence).items():
         settled = {
             value
-            for op in evidence.timeline.of(Settle)
+            for op in evidence.timeline.of(SettleCall)
             if op.what.group == group and op.what.acked and op.possible
             for value in op.what.values
         }
@@ -53,7 +50,7 @@ def unsettled(evidence: Evidence) -> Iterator[Found]:
                 )
 
 
-def undelivered(evidence: Evidence) -> Iterator[Found]:
+def undelivered(evidence: Evidence) -> Iterator[RuleFinding]:
     """A record was acked by the topic, and the group that takes from there never got it."""
     dead = _dead_letters(evidence)
     for group, taken in _taken(evidence).items():
@@ -63,24 +60,24 @@ def undelivered(evidence: Evidence) -> Iterator[Found]:
             first[partition] = min(first.get(partition, seen.place.offset), seen.place.offset)
         for value, written in evidence.writes.by_value.items():
             since = first.get((written.place.topic, written.place.partition))
-            if since is None or written.fate is not Fate.ACKED or written.place.offset < since:
+            if since is None or written.fate is not Visibility.ACKED or written.place.offset < since:
                 continue
             if value not in taken and value not in dead and not evidence.has_left(written.place):
-                message = f"{value!r} at {name(written.place)} was never handed out to group {group}"
+                message = f"{value!r} at {describe_location(written.place)} was never handed out to group {group}"
                 yield shown_by(message, written.op, about=(value,))
 
 
-def _acks(evidence: Evidence) -> list[Op[Settle]]:
-    return [op for op in evidence.timeline.of(Settle) if op.what.acked and op.outcome is Outcome.OK]
+def _acks(evidence: Evidence) -> list[Op[SettleCall]]:
+    return [op for op in evidence.timeline.of(SettleCall) if op.what.acked and op.outcome is CallOutcome.OK]
 
 
-def _taken(evidence: Evidence) -> dict[str, dict[str, Sighting]]:
+def _taken(evidence: Evidence) -> dict[str, dict[str, ReadRecord]]:
     """What each group took last, of the groups that were emptied at the end."""
-    emptied = {op.what.group for op in evidence.timeline.of(Take) if op.what.final and op.outcome is Outcome.OK}
-    taken: dict[str, dict[str, Sighting]] = {group: {} for group in emptied}
-    for op in evidence.timeline.of(Take):
+    emptied = {op.what.group for op in evidence.timeline.of(TakeCall) if op.what.final and op.outcome is CallOutcome.OK}
+    taken: dict[str, dict[str, ReadRecord]] = {group: {} for group in emptied}
+    for op in evidence.timeline.of(TakeCall):
         if op.what.group in emptied:
-            taken[op.what.group].update((seen.value, Sighting(seen, op)) for seen in op.answer.seen)
+            taken[op.what.group].update((seen.value, ReadRecord(seen, op)) for seen in op.answer.seen)
     return taken
 
 

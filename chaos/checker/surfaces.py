@@ -5,44 +5,41 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from chaos.checker.evidence import Evidence
-from chaos.checker.places import name
-from chaos.checker.sightings import Sighting
-from chaos.checker.violation import Found, shown_by
-from chaos.checker.writes import PartitionKey
-from chaos.history import Poll
+from chaos.checker.evidence import Evidence, PartitionKey, ReadRecord
+from chaos.checker.violation import RuleFinding, shown_by
+from chaos.history import PollCall, describe_location
 
 
-def surfaces_disagree(evidence: Evidence) -> Iterator[Found]:
+def surfaces_disagree(evidence: Evidence) -> Iterator[RuleFinding]:
     """Two readers found one place to hold records of other keys, cursors or, on other surfaces, values."""
     for one, other in evidence.sightings.differing:
         if one.seen.value == other.seen.value or one.op.surface != other.op.surface:
             yield shown_by(
-                f"{name(one.seen.place)} is {_describe(one)} by {one.op.surface} and {_describe(other)} by {other.op.surface}",
+                f"{describe_location(one.seen.place)} is {_describe(one)} by {one.op.surface} and {_describe(other)} by {other.op.surface}",
                 one.op,
                 other.op,
                 about=(one.seen.value, other.seen.value),
             )
 
 
-def cursor_order(evidence: Evidence) -> Iterator[Found]:
+def cursor_order(evidence: Evidence) -> Iterator[RuleFinding]:
     """One cursor for two places, or cursors that fall while offsets rise."""
-    by_cursor: dict[int, Sighting] = {}
-    partitions: dict[PartitionKey, list[Sighting]] = defaultdict(list)
+    by_cursor: dict[int, ReadRecord] = {}
+    partitions: dict[PartitionKey, list[ReadRecord]] = defaultdict(list)
     for place, sighting in evidence.sightings.at.items():
         if sighting.seen.cursor < 0:
             continue
         partitions[place.topic, place.partition].append(sighting)
         first = by_cursor.setdefault(sighting.seen.cursor, sighting)
         if first is not sighting:
-            message = f"cursor {sighting.seen.cursor} stands for {name(first.seen.place)} and for {name(place)}"
+            message = f"cursor {sighting.seen.cursor} stands for {describe_location(first.seen.place)} and for {describe_location(place)}"
             yield shown_by(message, first.op, sighting.op, about=(first.seen.value, sighting.seen.value))
     for sightings in partitions.values():
         sightings.sort(key=lambda sighting: sighting.seen.place.offset)
         for one, other in pairwise(sightings):
             if other.seen.cursor < one.seen.cursor:
                 yield shown_by(
-                    f"{name(one.seen.place)} has cursor {one.seen.cursor}, and {name(other.seen.place)} a lower one,"
+                    f"{describe_location(one.seen.place)} has cursor {one.seen.cursor}, and {describe_location(other.seen.place)} a lower one,"
                     f" {other.seen.cursor}",
                     one.op,
                     other.op,
@@ -50,12 +47,12 @@ def cursor_order(evidence: Evidence) -> Iterator[Found]:
                 )
 
 
-def hidden_on_surface(evidence: Evidence) -> Iterator[Found]:
+def hidden_on_surface(evidence: Evidence) -> Iterator[RuleFinding]:
     """The final reads of one surface passed a record that those of another one found."""
-    final: dict[tuple[PartitionKey, str], dict[int, Sighting]] = defaultdict(dict)
-    for op in evidence.timeline.of(Poll):
+    final: dict[tuple[PartitionKey, str], dict[int, ReadRecord]] = defaultdict(dict)
+    for op in evidence.timeline.of(PollCall):
         for seen in op.answer.seen if op.what.final else ():
-            final[(seen.place.topic, seen.place.partition), op.surface].setdefault(seen.place.offset, Sighting(seen, op))
+            final[(seen.place.topic, seen.place.partition), op.surface].setdefault(seen.place.offset, ReadRecord(seen, op))
     for (partition, surface), found in final.items():
         visible = evidence.sightings.visible.get(partition, [])
         passed = visible[bisect_left(visible, min(found)) : bisect_right(visible, max(found))]
@@ -65,7 +62,7 @@ def hidden_on_surface(evidence: Evidence) -> Iterator[Found]:
             first = hidden[0]
             after = min(offset for offset in found if offset > first.seen.place.offset)
             yield shown_by(
-                f"{first.op.surface} has {first.seen.value!r} at {name(first.seen.place)}, {surface} passed it"
+                f"{first.op.surface} has {first.seen.value!r} at {describe_location(first.seen.place)}, {surface} passed it"
                 f" ({len(hidden)} such records)",
                 first.op,
                 found[after].op,
@@ -73,6 +70,6 @@ def hidden_on_surface(evidence: Evidence) -> Iterator[Found]:
             )
 
 
-def _describe(sighting: Sighting) -> str:
+def _describe(sighting: ReadRecord) -> str:
     seen = sighting.seen
     return f"value {seen.value!r}, key {seen.key!r}, cursor {seen.cursor}"

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from chaos.checker.evidence import Evidence
 from chaos.checker.register import Register, calls_of
 from chaos.checker.timeline import Op
-from chaos.checker.violation import Found, shown_by
-from chaos.history import DELETED, Outcome, Rows
+from chaos.checker.violation import RuleFinding, shown_by
+from chaos.history import DELETED, CallOutcome, RowsCall
 
 
-def stale_row(evidence: Evidence) -> Iterator[Found]:
+def stale_row(evidence: Evidence) -> Iterator[RuleFinding]:
     """A row was read as something that a later change had replaced, or that nobody wrote."""
     registers = _row_registers(evidence)
-    for op in evidence.timeline.of(Rows):
-        if op.outcome is not Outcome.OK:
+    for op in evidence.timeline.of(RowsCall):
+        if op.outcome is not CallOutcome.OK:
             continue
         rows = dict(op.answer.rows)
         for key in registers[op.what.table].keys() | rows.keys():
@@ -30,14 +30,14 @@ def stale_row(evidence: Evidence) -> Iterator[Found]:
                 if later and later.value == DELETED:
                     why = "it had been deleted since"
                 message = f"the row {key!r} of {op.what.table} {was}, but {why}"
-                yield Found(message, (*calls_of([later]), op.call), frozenset({value, str(later.value) if later else ""}))
+                yield RuleFinding(message, (*calls_of([later]), op.call), frozenset({value, str(later.value) if later else ""}))
 
 
-def failed_change(evidence: Evidence) -> Iterator[Found]:
+def failed_change(evidence: Evidence) -> Iterator[RuleFinding]:
     """A change that was refused, in the table or in a topic that it feeds."""
     changes = evidence.changes
-    refused = {place: asked for place, asked in changes.by_value.items() if asked.op.outcome is Outcome.FAILED}
-    for op in evidence.timeline.of(Rows) if refused else ():
+    refused = {place: asked for place, asked in changes.by_value.items() if asked.op.outcome is CallOutcome.FAILED}
+    for op in evidence.timeline.of(RowsCall) if refused else ():
         for _, value in op.answer.rows:
             asked = refused.get((op.what.table, value))
             if asked:
@@ -51,7 +51,7 @@ def failed_change(evidence: Evidence) -> Iterator[Found]:
                     yield shown_by(message, asked.op, event.op, about=(event.value,))
 
 
-def rebuilt_table(evidence: Evidence) -> Iterator[Found]:
+def rebuilt_table(evidence: Evidence) -> Iterator[RuleFinding]:
     """The last event of each key in the change topic is not what the table holds at the end."""
     final = _final_rows(evidence)
     for declared in evidence.changes.topics:
@@ -83,8 +83,8 @@ def _row_registers(evidence: Evidence) -> dict[str, dict[str, Register]]:
     return registers
 
 
-def _final_rows(evidence: Evidence) -> dict[str, Op[Rows]]:
-    return {op.what.table: op for op in evidence.timeline.of(Rows) if op.what.final and op.outcome is Outcome.OK}
+def _final_rows(evidence: Evidence) -> dict[str, Op[RowsCall]]:
+    return {op.what.table: op for op in evidence.timeline.of(RowsCall) if op.what.final and op.outcome is CallOutcome.OK}
 
 
 def _say(value: str) -> str:

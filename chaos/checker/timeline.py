@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Generic, TypeVar, cast
 
-from chaos.history import Answer, Call, Completed, Invoked, Line, Outcome
+from chaos.history import Call, CallAnswer, CallOutcome, Completed, HistoryLine, Invoked
 
 NEVER = 1 << 62
 """The position of what has not happened by the end of the history."""
 
-_NOTHING = Answer()
+_NOTHING = CallAnswer()
 
 What = TypeVar("What", bound=Call, covariant=True)
 Kind = TypeVar("Kind", bound=Call)
-Other = TypeVar("Other", bound=Line)
+Other = TypeVar("Other", bound=HistoryLine)
 
 
 class Op(Generic[What]):
@@ -33,28 +33,28 @@ class Op(Generic[What]):
         self.what = cast(What, invoked.what)
         self.begin = begin
         self.end = NEVER
-        self.outcome = Outcome.UNKNOWN
+        self.outcome = CallOutcome.UNKNOWN
         self.answer = _NOTHING
 
     @property
     def done(self) -> int:
         """By when it had taken effect. A call of unknown outcome may do so at any later time."""
-        return self.end if self.outcome is Outcome.OK else NEVER
+        return self.end if self.outcome is CallOutcome.OK else NEVER
 
     @property
     def possible(self) -> bool:
         """It has taken effect or may have."""
-        return self.outcome is not Outcome.FAILED
+        return self.outcome is not CallOutcome.FAILED
 
 
 class Timeline:
-    def __init__(self, lines: Iterable[Line]) -> None:
-        self.lines: list[Line] = sorted(lines, key=attrgetter("time"))
+    def __init__(self, lines: Iterable[HistoryLine]) -> None:
+        self.lines: list[HistoryLine] = sorted(lines, key=attrgetter("time"))
         self.ops: dict[int, Op[Call]] = {}
         self.defects: list[str] = []
         """What is wrong with the history itself, so that a judgement of it would be worth nothing."""
         self._kinds: dict[type, list[Op[Call]]] = defaultdict(list)
-        self._others: dict[type, list[Line]] = defaultdict(list)
+        self._others: dict[type, list[HistoryLine]] = defaultdict(list)
         for position, line in enumerate(self.lines):
             if isinstance(line, Invoked):
                 self._invoked(line, position)

@@ -1,24 +1,22 @@
 """Transactions: all of one is seen or nothing, none reads what comes after it, and no input is processed twice (I10)."""
 
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
-from chaos.checker.cycles import find_cycles
-from chaos.checker.evidence import Evidence
+from chaos.checker.evidence import Evidence, WrittenRecord
 from chaos.checker.groups import OffsetKey, offset_registers
 from chaos.checker.timeline import Op
-from chaos.checker.violation import Found, shown_by
-from chaos.checker.writes import Written
-from chaos.history import Committed, Outcome, Send, Transaction
+from chaos.checker.violation import RuleFinding, shown_by
+from chaos.history import CallOutcome, CommittedCall, SendCall, TransactionCall
 
 
-def torn_transaction(evidence: Evidence) -> Iterator[Found]:
+def torn_transaction(evidence: Evidence) -> Iterator[RuleFinding]:
     """Some records of a transaction, or of an atomic send, are there at the end and others are not."""
     if not evidence.has_final_reads:
         return
     for op in evidence.writes.ops:
-        if isinstance(op.what, Send) and not op.what.atomic:
+        if isinstance(op.what, SendCall) and not op.what.atomic:
             continue
         records = evidence.writes.of(op)
         there = [record for record in records if _was_seen(evidence, record)]
@@ -34,13 +32,13 @@ def torn_transaction(evidence: Evidence) -> Iterator[Found]:
             )
 
 
-def torn_offsets(evidence: Evidence) -> Iterator[Found]:
+def torn_offsets(evidence: Evidence) -> Iterator[RuleFinding]:
     """A group's offset shows that a transaction has ended, but none of its records was ever read."""
     if not evidence.has_final_reads:
         return
     registers = offset_registers(evidence.timeline)
-    for op in evidence.timeline.of(Committed):
-        if op.outcome is not Outcome.OK:
+    for op in evidence.timeline.of(CommittedCall):
+        if op.outcome is not CallOutcome.OK:
             continue
         for place in op.answer.places:
             key = OffsetKey(op.what.group, place.topic, place.partition)
@@ -53,9 +51,9 @@ def torn_offsets(evidence: Evidence) -> Iterator[Found]:
                 )
 
 
-def processed_twice(evidence: Evidence) -> Iterator[Found]:
+def processed_twice(evidence: Evidence) -> Iterator[RuleFinding]:
     """Two transactions that have committed took the same record as input, for the same group."""
-    takers: dict[tuple[str, str], Op[Transaction]] = {}
+    takers: dict[tuple[str, str], Op[TransactionCall]] = {}
     for op in _committed(evidence):
         for value in op.what.reads if op.what.group else ():
             first = takers.setdefault((op.what.group or "", value), op)
@@ -64,7 +62,7 @@ def processed_twice(evidence: Evidence) -> Iterator[Found]:
                 yield shown_by(message, first, op, about=(value,))
 
 
-def g1c(evidence: Evidence) -> Iterator[Found]:
+def g1c(evidence: Evidence) -> Iterator[RuleFinding]:
     """Committed transactions have each read what another of them wrote, in a circle; or one has read what it wrote itself."""
     committed = {op.call: op for op in _committed(evidence)}
     edges: dict[int, list[int]] = defaultdict(list)
@@ -80,27 +78,74 @@ def g1c(evidence: Evidence) -> Iterator[Found]:
         yield shown_by(message, *ops, about=values)
 
 
-def _committed(evidence: Evidence) -> Iterator[Op[Transaction]]:
+def _committed(evidence: Evidence) -> Iterator[Op[TransactionCall]]:
     """Those that were acked, and those of unknown outcome whose records were read."""
-    for op in evidence.timeline.of(Transaction):
+    for op in evidence.timeline.of(TransactionCall):
         records = evidence.writes.of(op)
-        acked = op.outcome is Outcome.OK and not op.what.aborted
+        acked = op.outcome is CallOutcome.OK and not op.what.aborted
         if acked or any(record.value in evidence.sightings.to_committed_readers for record in records):
             yield op
 
 
-def _was_seen(evidence: Evidence, record: Written) -> bool:
+def _was_seen(evidence: Evidence, record: WrittenRecord) -> bool:
     if record.in_transaction:
         return record.value in evidence.sightings.to_committed_readers
     return (record.place.topic, record.value) in evidence.sightings.of_value
 
 
 def _is_unseen(evidence: Evidence, op: Op[Any]) -> bool:
-    if not isinstance(op.what, Transaction):
+    if not isinstance(op.what, TransactionCall):
         return False
     records = evidence.writes.of(op)
     return bool(records) and not any(_was_seen(evidence, record) or evidence.has_left(record.place) for record in records)
 
 
-def _partition(record: Written) -> str:
+def _partition(record: WrittenRecord) -> str:
     return f"{record.place.topic}/{record.place.partition}"
+
+
+Node = TypeVar("Node", bound=Hashable)
+
+
+def find_cycles(edges: Mapping[Node, Iterable[Node]]) -> Iterator[list[Node]]:
+    """Each group of more than one node, and each node that leads to itself."""
+    number: dict[Node, int] = {}
+    lowest: dict[Node, int] = {}
+    path: list[Node] = []
+    on_path: set[Node] = set()
+    for root in edges:
+        if root in number:
+            continue
+        calls = [(root, iter(edges.get(root, ())))]
+        number[root] = lowest[root] = len(number)
+        path.append(root)
+        on_path.add(root)
+        while calls:
+            node, targets = calls[-1]
+            for target in targets:
+                if target not in number:
+                    number[target] = lowest[target] = len(number)
+                    path.append(target)
+                    on_path.add(target)
+                    calls.append((target, iter(edges.get(target, ()))))
+                    break
+                if target in on_path:
+                    lowest[node] = min(lowest[node], number[target])
+            else:
+                calls.pop()
+                if calls:
+                    above = calls[-1][0]
+                    lowest[above] = min(lowest[above], lowest[node])
+                if lowest[node] == number[node]:
+                    group = _cut_off(path, node)
+                    on_path.difference_update(group)
+                    if len(group) > 1 or node in edges.get(node, ()):
+                        yield group
+
+
+def _cut_off(path: list[Node], first: Node) -> list[Node]:
+    """What lies on the path from its last `first` on."""
+    group = [path.pop()]
+    while group[-1] != first:
+        group.append(path.pop())
+    return group

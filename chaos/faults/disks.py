@@ -5,8 +5,8 @@ import shutil
 import time
 from pathlib import Path
 
-from chaos.serving import ServerError
-from chaos.stage import Stage
+from chaos.server_process import ServerError
+from chaos.testbed import Testbed
 from tailrace.cli.errors import ExitCode
 from tests.support.folders import frames_of, segment_files
 
@@ -16,7 +16,7 @@ NOTICE_SECONDS = 10.0
 _FEWEST_FRAMES = 20
 
 
-def power(stage: Stage, choice: random.Random) -> None:
+def power(stage: Testbed, choice: random.Random) -> None:
     """What was not synced is gone. The server stands still while its disk is copied, so no ack slips by."""
     with stage.fault("power", down=True):
         stage.server.freeze()
@@ -27,7 +27,7 @@ def power(stage: Stage, choice: random.Random) -> None:
         stage.start()
 
 
-def failed_sync(stage: Stage, choice: random.Random) -> None:
+def failed_sync(stage: Testbed, choice: random.Random) -> None:
     """One sync fails: the server must not go on."""
     with stage.fault("failed-sync", down=True):
         stage.shim.fail_syncs(1)
@@ -42,7 +42,7 @@ def failed_sync(stage: Stage, choice: random.Random) -> None:
         raise RuntimeError(f"after a failed sync the server ended with {code}, not with {ExitCode.STORAGE_FAILED.value}")
 
 
-def slow_syncs(stage: Stage, choice: random.Random) -> None:
+def slow_syncs(stage: Testbed, choice: random.Random) -> None:
     seconds = choice.uniform(*SLOW_SYNC_SECONDS)
     with stage.fault("slow-syncs", f"{seconds * 1000:.0f} ms each"):
         stage.shim.slow_syncs(seconds)
@@ -50,7 +50,7 @@ def slow_syncs(stage: Stage, choice: random.Random) -> None:
         stage.shim.slow_syncs(0)
 
 
-def full(stage: Stage, choice: random.Random) -> None:
+def full(stage: Testbed, choice: random.Random) -> None:
     """No room, and in one of three cases a kill on top of it."""
     dies = choice.random() < 1 / 3
     with stage.fault("full", "and killed" if dies else "", down=dies):
@@ -64,7 +64,7 @@ def full(stage: Stage, choice: random.Random) -> None:
             stage.start()
 
 
-def torn(stage: Stage, choice: random.Random) -> None:
+def torn(stage: Testbed, choice: random.Random) -> None:
     """A write that was under way at a crash left something, but not what was written."""
     with stage.fault("torn", down=True):
         stage.server.kill()
@@ -75,7 +75,7 @@ def torn(stage: Stage, choice: random.Random) -> None:
         stage.start()
 
 
-def rot(stage: Stage, choice: random.Random) -> None:
+def rot(stage: Testbed, choice: random.Random) -> None:
     """One bit flips in a copy of the folder, and must be found; the run goes on with the original."""
     copy = stage.home / "rotten"
     with stage.fault("rot", down=True):

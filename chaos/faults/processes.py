@@ -4,8 +4,8 @@ import random
 import signal
 import time
 
-from chaos.serving import ServerError
-from chaos.stage import Stage
+from chaos.server_process import ServerError
+from chaos.testbed import Testbed
 from tailrace.model.killpoint import KILLPOINTS, TABLE_KILLPOINTS
 
 PAUSE_SECONDS = (0.1, 4.0)
@@ -15,14 +15,14 @@ REACH_SECONDS = 4.0
 _OFTEN = tuple(name for name in KILLPOINTS if not name.startswith(("clean.", "roll.", "checkpoint.")))
 
 
-def kill(stage: Stage, choice: random.Random) -> None:
+def kill(stage: Testbed, choice: random.Random) -> None:
     with stage.fault("kill", down=True):
         stage.server.kill()
         stage.inspect()
         stage.start()
 
 
-def pause(stage: Stage, choice: random.Random) -> None:
+def pause(stage: Testbed, choice: random.Random) -> None:
     seconds = choice.uniform(*PAUSE_SECONDS)
     with stage.fault("pause", f"{seconds:.1f} s"):
         stage.server.freeze()
@@ -30,14 +30,14 @@ def pause(stage: Stage, choice: random.Random) -> None:
         stage.server.signal(signal.SIGCONT)
 
 
-def stop(stage: Stage, choice: random.Random) -> None:
+def stop(stage: Testbed, choice: random.Random) -> None:
     with stage.fault("stop", down=True):
         stage.stop()
         stage.inspect()
         stage.start()
 
 
-def killpoint(stage: Stage, choice: random.Random) -> None:
+def killpoint(stage: Testbed, choice: random.Random) -> None:
     """Start it anew so that it dies at a named place, and start it again."""
     names = _OFTEN if choice.random() < 0.6 else KILLPOINTS + TABLE_KILLPOINTS
     name = choice.choice(names)
@@ -51,3 +51,22 @@ def killpoint(stage: Stage, choice: random.Random) -> None:
             stage.server.kill()
         stage.inspect()
         stage.start()
+
+
+def driver(stage: Testbed, choice: random.Random) -> None:
+    with stage.fault("driver"):
+        stage.pipeline.kill_and_start()
+        # The new one needs a while to begin, and is to be killed in its work, too.
+        time.sleep(choice.uniform(5, 15))
+
+
+JUMPS_SECONDS = (-3000, -600, -5, 5, 600, 3000)
+"""Below an hour: beyond it, timestamps of clients lie too far in the future and are refused, rightly."""
+
+
+def jump(stage: Testbed, choice: random.Random) -> None:
+    seconds = choice.choice(JUMPS_SECONDS)
+    with stage.fault("clock", f"{seconds:+} s"):
+        stage.shim.move_clock(seconds)
+        time.sleep(choice.uniform(1, 4))
+        stage.shim.move_clock(0)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
-from chaos.history import Answer, Outcome, Place, Poll, Seen, Send
-from chaos.workers.worker import Site, TopicShape, Worker, all_places, text
+from chaos.history import CallAnswer, CallOutcome, PollCall, RecordLocation, SeenRecord, SendCall
+from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_places, text
 
 SURFACE = "kafka-aiokafka"
 START_SECONDS = 20.0
@@ -18,7 +18,7 @@ ANSWER_SECONDS = 30.0
 class AioWorker(Worker):
     surface = SURFACE
 
-    def __init__(self, name: str, site: Site, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
+    def __init__(self, name: str, site: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
         super().__init__(name, site, seed, per_second)
         self.places = all_places(topics)
         self._loop = asyncio.new_event_loop()
@@ -48,15 +48,17 @@ class AioSender(AioWorker):
             return
         assert self._producer is not None
         place, value = self.choice.choice(self.places), self.new_value()
-        call = self.site.recorder.invoke(self.name, SURFACE, Send(((place, value),)))
+        call = self.site.recorder.invoke(self.name, SURFACE, SendCall(((place, value),)))
         try:
             sent = self._producer.send_and_wait(place.topic, value.encode(), partition=place.partition)
             stored = await asyncio.wait_for(sent, ANSWER_SECONDS)
         except (KafkaError, TimeoutError) as error:
-            self.site.recorder.complete(call, Outcome.UNKNOWN, error=type(error).__name__)
+            self.site.recorder.complete(call, CallOutcome.UNKNOWN, error=type(error).__name__)
             await self._close()
             return
-        self.site.recorder.complete(call, Outcome.OK, Answer(places=(Place(stored.topic, stored.partition, stored.offset),)))
+        self.site.recorder.complete(
+            call, CallOutcome.OK, CallAnswer(places=(RecordLocation(stored.topic, stored.partition, stored.offset),))
+        )
 
     async def _open(self) -> bool:
         producer = AIOKafkaProducer(
@@ -95,17 +97,17 @@ class AioReader(AioWorker):
         try:
             batches = await self._consumer.getmany(timeout_ms=100, max_records=200)
         except OffsetOutOfRangeError as error:
-            lost = tuple(Place(each.topic, each.partition, offset) for each, offset in error.args[0].items())
-            what = Poll(f"{self.name}/{self._sessions}", committed=True)
-            self.site.recorder.observe(began, self.name, SURFACE, what, Answer(out_of_range=lost))
+            lost = tuple(RecordLocation(each.topic, each.partition, offset) for each, offset in error.args[0].items())
+            what = PollCall(f"{self.name}/{self._sessions}", committed=True)
+            self.site.recorder.observe(began, self.name, SURFACE, what, CallAnswer(out_of_range=lost))
             await self._close()
             return
         except KafkaError:
             await self._close()
             return
         seen = tuple(
-            Seen(
-                Place(each.topic, each.partition, each.offset),
+            SeenRecord(
+                RecordLocation(each.topic, each.partition, each.offset),
                 text(each.value),
                 key=None if each.key is None else text(each.key),
             )
@@ -113,8 +115,8 @@ class AioReader(AioWorker):
             for each in batch
         )
         if seen:
-            what = Poll(f"{self.name}/{self._sessions}", committed=True)
-            self.site.recorder.observe(began, self.name, SURFACE, what, Answer(seen=seen))
+            what = PollCall(f"{self.name}/{self._sessions}", committed=True)
+            self.site.recorder.observe(began, self.name, SURFACE, what, CallAnswer(seen=seen))
 
     async def _open(self) -> bool:
         consumer = AIOKafkaConsumer(

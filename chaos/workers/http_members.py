@@ -7,10 +7,10 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
-from chaos.api import Refused
-from chaos.history import Answer, Commit, Committed, Outcome, Owned, Place, Poll
+from chaos.api import RefusedError
+from chaos.history import CallAnswer, CallOutcome, CommitCall, CommittedCall, OwnedCall, PollCall, RecordLocation
 from chaos.workers.http_topics import HttpWorker, messages_of
-from chaos.workers.worker import Site, TopicShape
+from chaos.workers.worker import TopicShape, WorkerContext
 from tailrace.client.partition import RANGE, assign_ranges
 from tailrace.wire.consumer_protocol import decode_assignment, decode_subscription, encode_assignment, encode_subscription
 
@@ -21,7 +21,9 @@ LIFE_STEPS = (8, 40)
 class HttpMember(HttpWorker):
     """Joins, syncs, beats, reads and commits by plain requests. It joins anew, as somebody else, every now and then."""
 
-    def __init__(self, name: str, site: Site, seed: int, per_second: float, topics: Sequence[TopicShape], group: str) -> None:
+    def __init__(
+        self, name: str, site: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape], group: str
+    ) -> None:
         super().__init__(name, site, seed, per_second, topics)
         self._group = group
         self._path = f"/api/groups/{group}"
@@ -30,7 +32,7 @@ class HttpMember(HttpWorker):
         self._lives = 0
         self._steps_left = self.choice.randint(*LIFE_STEPS)
         self._next: dict[tuple[str, int], int] = {}
-        self._former: tuple[str, int, tuple[Place, ...]] | None = None
+        self._former: tuple[str, int, tuple[RecordLocation, ...]] | None = None
         """A past self: member, generation, and what it would commit."""
 
     def step(self) -> None:
@@ -39,7 +41,7 @@ class HttpMember(HttpWorker):
                 self._join()
                 return
             self.api.post(f"{self._path}/heartbeat", self._identity)
-        except Refused as error:
+        except RefusedError as error:
             if error.fields:
                 self._be_gone(forget=error.kind != "rebalance-in-progress")
             self.rest(0.2)
@@ -57,7 +59,7 @@ class HttpMember(HttpWorker):
 
     def _be_gone(self, *, forget: bool) -> None:
         """Drop out of the generation, as after a long silence: nobody is told."""
-        places = tuple(Place(*partition, offset) for partition, offset in self._next.items())
+        places = tuple(RecordLocation(*partition, offset) for partition, offset in self._next.items())
         if places:
             self._former = (self._member, self._generation, places)
         self._generation = -1
@@ -75,7 +77,7 @@ class HttpMember(HttpWorker):
         }
         try:
             joined = self.api.post(f"{self._path}/join", body)
-        except Refused as error:
+        except RefusedError as error:
             if error.kind != "member-id-required":
                 raise
             self._member = error.fields["member_id"]
@@ -97,18 +99,18 @@ class HttpMember(HttpWorker):
         ]
 
     def _begin_with(self, assignment: dict[str, list[int]]) -> None:
-        places = [Place(topic, number, -1) for topic, numbers in assignment.items() for number in numbers]
+        places = [RecordLocation(topic, number, -1) for topic, numbers in assignment.items() for number in numbers]
         now = self.site.recorder.now()
-        what = Owned(self._group, self._member, self._generation)
-        self.site.recorder.observe(now, self.name, self.surface, what, Answer(places=tuple(places)))
-        call = self.site.recorder.invoke(self.name, self.surface, Committed(self._group))
+        what = OwnedCall(self._group, self._member, self._generation)
+        self.site.recorder.observe(now, self.name, self.surface, what, CallAnswer(places=tuple(places)))
+        call = self.site.recorder.invoke(self.name, self.surface, CommittedCall(self._group))
         try:
             offsets = committed_offsets(self.api.get(f"{self._path}/offsets?limit=1000"))
-        except Refused as error:
+        except RefusedError as error:
             self.refused(call, error)
             self._be_gone(forget=True)
             return
-        self.site.recorder.complete(call, Outcome.OK, Answer(places=offsets))
+        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(places=offsets))
         known = {(place.topic, place.partition): place.offset for place in offsets}
         self._lives += 1
         self._next = {(place.topic, place.partition): known.get((place.topic, place.partition), 0) for place in places}
@@ -119,61 +121,61 @@ class HttpMember(HttpWorker):
             return
         topic, number = self.choice.choice(sorted(self._next))
         session = f"{self.name}/{self._lives}"
-        call = self.site.recorder.invoke(self.name, self.surface, Poll(session, subscribed=True, committed=True))
+        call = self.site.recorder.invoke(self.name, self.surface, PollCall(session, subscribed=True, committed=True))
         positions = [{"partition_id": number, "offset": self._next[topic, number]}]
         try:
             answer = self.api.post("/api/topics/consume", {"topic": topic, "positions": positions, "limit": 50})
-        except Refused as error:
+        except RefusedError as error:
             self.refused(call, error)
             return
-        self.site.recorder.complete(call, Outcome.OK, Answer(seen=tuple(messages_of(answer["messages"]))))
+        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(seen=tuple(messages_of(answer["messages"]))))
         self._next[topic, number] = answer["partitions"][0]["next_offset"]
         if answer["messages"]:
-            place = Place(topic, number, self._next[topic, number])
+            place = RecordLocation(topic, number, self._next[topic, number])
             self._commit(self._member, self._generation, (place,))
 
-    def _haunt(self, member: str, generation: int, places: tuple[Place, ...]) -> None:
+    def _haunt(self, member: str, generation: int, places: tuple[RecordLocation, ...]) -> None:
         """The past self does not know that it is past: it reads on where it was and commits that."""
         place = self.choice.choice(places)
         positions = [{"partition_id": place.partition, "offset": place.offset}]
         try:
             answer = self.api.post("/api/topics/consume", {"topic": place.topic, "positions": positions, "limit": 500})
-        except Refused:
+        except RefusedError:
             return
         self._commit(member, generation, (place._replace(offset=answer["partitions"][0]["next_offset"]),))
 
-    def _commit(self, member: str, generation: int, places: tuple[Place, ...]) -> None:
-        call = self.site.recorder.invoke(self.name, self.surface, Commit(self._group, places, generation))
+    def _commit(self, member: str, generation: int, places: tuple[RecordLocation, ...]) -> None:
+        call = self.site.recorder.invoke(self.name, self.surface, CommitCall(self._group, places, generation))
         offsets = [{"topic": place.topic, "partition_id": place.partition, "offset": place.offset} for place in places]
         try:
             self.api.post(f"{self._path}/commit", {"member_id": member, "generation": generation, "offsets": offsets})
-        except Refused as error:
+        except RefusedError as error:
             self.refused(call, error)
             return
-        self.site.recorder.complete(call, Outcome.OK)
+        self.site.recorder.complete(call, CallOutcome.OK)
 
 
-class CommittedAsker(HttpWorker):
+class CommittedOffsetsPoller(HttpWorker):
     """Asks how far a group has come."""
 
-    def __init__(self, name: str, site: Site, seed: int, per_second: float, groups: Sequence[str]) -> None:
+    def __init__(self, name: str, site: WorkerContext, seed: int, per_second: float, groups: Sequence[str]) -> None:
         super().__init__(name, site, seed, per_second, ())
         self._groups = groups
 
     def step(self) -> None:
         group = self.choice.choice(self._groups)
-        call = self.site.recorder.invoke(self.name, self.surface, Committed(group))
+        call = self.site.recorder.invoke(self.name, self.surface, CommittedCall(group))
         try:
             offsets = committed_offsets(self.api.get(f"/api/groups/{group}/offsets?limit=1000"))
-        except Refused as error:
+        except RefusedError as error:
             self.refused(call, error)
             return
-        self.site.recorder.complete(call, Outcome.OK, Answer(places=offsets))
+        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(places=offsets))
 
 
-def committed_offsets(answer: Any) -> tuple[Place, ...]:
+def committed_offsets(answer: Any) -> tuple[RecordLocation, ...]:
     return tuple(
-        Place(each["topic_name"], each["partition_id"], each["committed_offset"])
+        RecordLocation(each["topic_name"], each["partition_id"], each["committed_offset"])
         for each in answer["offsets"]
         if each["committed_offset"] is not None
     )

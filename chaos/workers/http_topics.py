@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chaos.api import Api, Refused
-from chaos.history import Answer, Bounds, Outcome, Place, Poll, Seen, Send
-from chaos.workers.worker import Site, TopicShape, Worker, all_places, text
+from chaos.api import RefusedError, ServerApi
+from chaos.history import BoundsCall, CallAnswer, CallOutcome, PollCall, RecordLocation, SeenRecord, SendCall
+from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_places, text
 
 SURFACE = "http"
 REPEAT_SECONDS = 20.0
@@ -21,16 +21,16 @@ class HttpWorker(Worker):
 
     surface = SURFACE
 
-    def __init__(self, name: str, site: Site, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
+    def __init__(self, name: str, site: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
         super().__init__(name, site, seed, per_second)
         self.topics = topics
         self.places = all_places(topics)
-        self.api = Api(site.url)
+        self.api = ServerApi(site.url)
 
     def end(self) -> None:
         self.api.close()
 
-    def refused(self, call: int, error: Refused) -> None:
+    def refused(self, call: int, error: RefusedError) -> None:
         """Write it down, and leave the server alone for a moment: while it is down, asking more often shows nothing more."""
         self.site.recorder.complete(call, error.outcome, error=str(error))
         self.rest(PAUSE_SECONDS)
@@ -48,7 +48,7 @@ class HttpPublisher(HttpWorker):
 
     def step(self) -> None:
         records = tuple((self.choice.choice(self.places), self.new_value()) for _ in range(self.choice.randint(1, 4)))
-        call = self.site.recorder.invoke(self.name, SURFACE, Send(records, atomic=True))
+        call = self.site.recorder.invoke(self.name, SURFACE, SendCall(records, atomic=True))
         self._number += 1
         messages = [{"topic": place.topic, "partition_id": place.partition, "value": value} for place, value in records]
         body = {"messages": messages, "publisher": self._publisher, "number": self._number}
@@ -57,16 +57,18 @@ class HttpPublisher(HttpWorker):
         while True:
             try:
                 answer = self.api.post("/api/topics/publish", body)
-            except Refused as error:
-                unknown = unknown or error.outcome is Outcome.UNKNOWN
+            except RefusedError as error:
+                unknown = unknown or error.outcome is CallOutcome.UNKNOWN
                 if (error.fields and not error.fields.get("retriable")) or time.monotonic() > deadline or self.is_stopping:
                     # What a later try failed with says nothing of an earlier one that was not answered.
-                    self.site.recorder.complete(call, Outcome.UNKNOWN if unknown else Outcome.FAILED, error=str(error))
+                    self.site.recorder.complete(call, CallOutcome.UNKNOWN if unknown else CallOutcome.FAILED, error=str(error))
                     return
                 time.sleep(0.2)
             else:
-                places = tuple(Place(each["topic_name"], each["partition_id"], each["offset"]) for each in answer["records"])
-                self.site.recorder.complete(call, Outcome.OK, Answer(places=places))
+                places = tuple(
+                    RecordLocation(each["topic_name"], each["partition_id"], each["offset"]) for each in answer["records"]
+                )
+                self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(places=places))
                 return
 
 
@@ -76,7 +78,7 @@ class HttpReader(HttpWorker):
     _sessions = 0
     _topic = ""
     _positions: dict[int, int]
-    _begins: tuple[Place, ...] = ()
+    _begins: tuple[RecordLocation, ...] = ()
 
     def begin(self) -> None:
         self._start_over()
@@ -85,12 +87,12 @@ class HttpReader(HttpWorker):
         if self.choice.random() < 1 / 64:
             self._start_over()
         positions = [{"partition_id": number, "offset": offset} for number, offset in self._positions.items()]
-        what = Poll(f"{self.name}/{self._sessions}", committed=True, begins=self._begins)
+        what = PollCall(f"{self.name}/{self._sessions}", committed=True, begins=self._begins)
         call = self.site.recorder.invoke(self.name, SURFACE, what)
         try:
             body = {"topic": self._topic, "positions": positions, "limit": 100, "timeout_ms": 100}
             answer = self.api.post("/api/topics/consume", body)
-        except Refused as error:
+        except RefusedError as error:
             if error.kind == "offset-out-of-range":
                 self._fell_off(call, error)
             else:
@@ -98,13 +100,13 @@ class HttpReader(HttpWorker):
             return
         self._begins = ()
         self._positions = {each["partition_id"]: each["next_offset"] for each in answer["partitions"]}
-        self.site.recorder.complete(call, Outcome.OK, Answer(seen=tuple(messages_of(answer["messages"]))))
+        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(seen=tuple(messages_of(answer["messages"]))))
 
-    def _fell_off(self, call: int, error: Refused) -> None:
+    def _fell_off(self, call: int, error: RefusedError) -> None:
         starts = {row["partition_id"]: row["start_offset"] for row in self._bounds(self._topic)}
-        places = (Place(self._topic, number, offset) for number, offset in self._positions.items())
+        places = (RecordLocation(self._topic, number, offset) for number, offset in self._positions.items())
         lost = tuple(place for place in places if place.offset < starts[place.partition])
-        self.site.recorder.complete(call, Outcome.FAILED, Answer(out_of_range=lost), error=str(error))
+        self.site.recorder.complete(call, CallOutcome.FAILED, CallAnswer(out_of_range=lost), error=str(error))
         self._start_over()
 
     def _start_over(self) -> None:
@@ -114,39 +116,39 @@ class HttpReader(HttpWorker):
         self._sessions += 1
         self._topic = shape.name
         self._positions = {row["partition_id"]: row["start_offset"] for row in rows}
-        self._begins = tuple(Place(shape.name, number, offset) for number, offset in self._positions.items())
+        self._begins = tuple(RecordLocation(shape.name, number, offset) for number, offset in self._positions.items())
 
     def _bounds(self, topic: str) -> list[dict[str, int]]:
         while True:
             try:
                 return self.api.bounds(topic)
-            except Refused:
+            except RefusedError:
                 if self.is_stopping:
                     return [{"partition_id": place.partition, "start_offset": 0} for place in self.places]
                 self.rest(0.2)
 
 
-class BoundsAsker(HttpWorker):
+class BoundsPoller(HttpWorker):
     """Asks for the first and the next offset of partitions."""
 
     def step(self) -> None:
         topic = self.choice.choice(self.topics).name
-        call = self.site.recorder.invoke(self.name, SURFACE, Bounds((topic,)))
+        call = self.site.recorder.invoke(self.name, SURFACE, BoundsCall((topic,)))
         try:
             rows = self.api.bounds(topic)
-        except Refused as error:
+        except RefusedError as error:
             self.refused(call, error)
             return
-        starts = tuple(Place(topic, row["partition_id"], row["start_offset"]) for row in rows)
-        ends = tuple(Place(topic, row["partition_id"], row["end_offset"]) for row in rows)
-        self.site.recorder.complete(call, Outcome.OK, Answer(starts=starts, ends=ends))
+        starts = tuple(RecordLocation(topic, row["partition_id"], row["start_offset"]) for row in rows)
+        ends = tuple(RecordLocation(topic, row["partition_id"], row["end_offset"]) for row in rows)
+        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(starts=starts, ends=ends))
 
 
-def messages_of(messages: Sequence[Mapping[str, Any]]) -> list[Seen]:
+def messages_of(messages: Sequence[Mapping[str, Any]]) -> list[SeenRecord]:
     """Records as `consume` gives them."""
     return [
-        Seen(
-            Place(each["topic_name"], each["partition_id"], each["offset"]),
+        SeenRecord(
+            RecordLocation(each["topic_name"], each["partition_id"], each["offset"]),
             _value(each),
             each.get("cursor", -1),
             key=each.get("key"),

@@ -5,9 +5,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from chaos.history import Answer, Commit, Outcome, Owned, Place, Poll
+from chaos.history import CallAnswer, CallOutcome, CommitCall, OwnedCall, PollCall, RecordLocation
 from chaos.workers.librdkafka import SURFACE, open_consumer, sort_out
-from chaos.workers.worker import Site, TopicShape, Worker
+from chaos.workers.worker import TopicShape, Worker, WorkerContext
 
 SESSION_MS = 4_000
 ASKS_AGAIN_SECONDS = 0.05
@@ -22,7 +22,14 @@ class KafkaMember(Worker):
     surface = SURFACE
 
     def __init__(
-        self, name: str, site: Site, seed: int, per_second: float, topics: Sequence[TopicShape], group: str, assignor: str
+        self,
+        name: str,
+        site: WorkerContext,
+        seed: int,
+        per_second: float,
+        topics: Sequence[TopicShape],
+        group: str,
+        assignor: str,
     ) -> None:
         super().__init__(name, site, seed, per_second)
         self._topics = [topic.name for topic in topics]
@@ -51,8 +58,8 @@ class KafkaMember(Worker):
         began = self.site.recorder.now()
         seen, _ = sort_out(self._consumer.consume(50, 0.2))
         if seen:
-            what = Poll(f"{self.name}/{self._lives}", subscribed=True, committed=True)
-            self.site.recorder.observe(began, self.name, SURFACE, what, Answer(seen=tuple(seen)))
+            what = PollCall(f"{self.name}/{self._lives}", subscribed=True, committed=True)
+            self.site.recorder.observe(began, self.name, SURFACE, what, CallAnswer(seen=tuple(seen)))
             self._read.update(((each.place.topic, each.place.partition), each.place.offset + 1) for each in seen)
         if self._read and self.choice.random() < 0.3:
             self._commit()
@@ -66,8 +73,8 @@ class KafkaMember(Worker):
 
     def _commit(self) -> None:
         assert self._consumer is not None
-        offsets = tuple(Place(*partition, offset) for partition, offset in self._read.items())
-        what = Commit(self._group, offsets, generation_of(self._consumer))
+        offsets = tuple(RecordLocation(*partition, offset) for partition, offset in self._read.items())
+        what = CommitCall(self._group, offsets, generation_of(self._consumer))
         call = self.site.recorder.invoke(self.name, SURFACE, what)
         self._read = {}
         began = self.site.recorder.now()
@@ -78,26 +85,26 @@ class KafkaMember(Worker):
             kafka_error = error.args[0]
             is_first_try = self.site.recorder.now() - began < ASKS_AGAIN_SECONDS
             refused = is_first_try and kafka_error.code() > 0 and not kafka_error.retriable()
-            self.site.recorder.complete(call, Outcome.FAILED if refused else Outcome.UNKNOWN, error=kafka_error.name())
+            self.site.recorder.complete(call, CallOutcome.FAILED if refused else CallOutcome.UNKNOWN, error=kafka_error.name())
             return
         refusals = [each.error for each in committed or () if each.error is not None]
         self.site.recorder.complete(
-            call, Outcome.UNKNOWN if refusals else Outcome.OK, error=str(refusals[0]) if refusals else ""
+            call, CallOutcome.UNKNOWN if refusals else CallOutcome.OK, error=str(refusals[0]) if refusals else ""
         )
 
     def _assigned(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         self._read = {}
         new = {(each.topic, each.partition) for each in partitions}
         self._owned = self._owned | new if self._assignor == "cooperative-sticky" else new
-        places = tuple(Place(*partition, -1) for partition in sorted(self._owned))
-        what = Owned(self._group, f"{self.name}/{self._lives}", generation_of(consumer))
-        self.site.recorder.observe(self.site.recorder.now(), self.name, SURFACE, what, Answer(places=places))
+        places = tuple(RecordLocation(*partition, -1) for partition in sorted(self._owned))
+        what = OwnedCall(self._group, f"{self.name}/{self._lives}", generation_of(consumer))
+        self.site.recorder.observe(self.site.recorder.now(), self.name, SURFACE, what, CallAnswer(places=places))
 
     def _revoked(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         self._read = {}
         self._owned -= {(each.topic, each.partition) for each in partitions}
-        what = Owned(self._group, f"{self.name}/{self._lives}", generation_of(consumer))
-        self.site.recorder.observe(self.site.recorder.now(), self.name, SURFACE, what, Answer())
+        what = OwnedCall(self._group, f"{self.name}/{self._lives}", generation_of(consumer))
+        self.site.recorder.observe(self.site.recorder.now(), self.name, SURFACE, what, CallAnswer())
 
 
 def generation_of(consumer: Consumer) -> int:

@@ -7,8 +7,8 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from chaos.history import Answer, Outcome, Place, Poll, Seen, Send
-from chaos.workers.worker import Site, TopicShape, Worker, all_places, following, text
+from chaos.history import CallAnswer, CallOutcome, PollCall, RecordLocation, SeenRecord, SendCall
+from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_places, following, text
 
 SURFACE = "kafka-librdkafka"
 DELIVERY_SECONDS = 30.0
@@ -26,13 +26,13 @@ _REFUSED = frozenset(
 )
 
 
-class Sender(Worker):
+class LibrdkafkaSender(Worker):
     """Sends single records to random partitions; the answer comes later, by a callback."""
 
     surface = SURFACE
 
     def __init__(
-        self, name: str, site: Site, seed: int, per_second: float, topics: Sequence[TopicShape], *, padding: int = 0
+        self, name: str, site: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape], *, padding: int = 0
     ) -> None:
         super().__init__(name, site, seed, per_second)
         self._places = all_places(topics)
@@ -56,7 +56,7 @@ class Sender(Worker):
         assert self._producer is not None
         for _ in range(self.choice.randint(1, 4)):
             place, value = self.choice.choice(self._places), self.new_value()
-            call = self.site.recorder.invoke(self.name, SURFACE, Send(((place, value),)))
+            call = self.site.recorder.invoke(self.name, SURFACE, SendCall(((place, value),)))
             try:
                 headers: list[tuple[str, str | bytes | None]] = [("padding", self._padding)] if self._padding else []
                 self._producer.produce(
@@ -64,7 +64,7 @@ class Sender(Worker):
                 )
             except (BufferError, KafkaException) as error:
                 # Nothing was handed over, so nothing can be stored.
-                self.site.recorder.complete(call, Outcome.FAILED, error=str(error))
+                self.site.recorder.complete(call, CallOutcome.FAILED, error=str(error))
                 self._renew_if_fatal(error)
         self._producer.poll(0)
 
@@ -75,8 +75,8 @@ class Sender(Worker):
     def _delivered(self, call: int) -> Any:
         def record(error: KafkaError | None, message: Message) -> None:
             if error is None:
-                place = Place(message.topic() or "", message.partition() or 0, message.offset() or 0)
-                self.site.recorder.complete(call, Outcome.OK, Answer(places=(place,)))
+                place = RecordLocation(message.topic() or "", message.partition() or 0, message.offset() or 0)
+                self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(places=(place,)))
             else:
                 self.site.recorder.complete(call, outcome_of(error), error=error.name())
 
@@ -88,7 +88,7 @@ class Sender(Worker):
             self.begin()
 
 
-class Reader(Worker):
+class LibrdkafkaReader(Worker):
     """Reads assigned partitions from some offset on, and now and then assigns others."""
 
     surface = SURFACE
@@ -96,7 +96,7 @@ class Reader(Worker):
     def __init__(
         self,
         name: str,
-        site: Site,
+        site: WorkerContext,
         seed: int,
         per_second: float,
         topics: Sequence[TopicShape],
@@ -114,7 +114,7 @@ class Reader(Worker):
         self._at: dict[tuple[str, int], int] = {}
         """By partition of this session, the offset that comes next; -1 for the start, wherever that is."""
         self._known: dict[tuple[str, int], int] = {}
-        self._begins: tuple[Place, ...] = ()
+        self._begins: tuple[RecordLocation, ...] = ()
         self._consumer: Consumer | None = None
 
     def begin(self) -> None:
@@ -132,8 +132,8 @@ class Reader(Worker):
         self._at.update(following(seen))
         lost = [place._replace(offset=self._at[place.topic, place.partition]) for place in lost]
         if seen or lost:
-            what = Poll(f"{self.name}/{self._sessions}", committed=self._committed, begins=self._begins)
-            answer = Answer(seen=tuple(seen), out_of_range=tuple(lost))
+            what = PollCall(f"{self.name}/{self._sessions}", committed=self._committed, begins=self._begins)
+            answer = CallAnswer(seen=tuple(seen), out_of_range=tuple(lost))
             self.site.recorder.observe(began, self.name, SURFACE, what, answer)
             self._begins = ()
         if lost:
@@ -143,7 +143,7 @@ class Reader(Worker):
         assert self._consumer is not None
         self._consumer.close()
 
-    def _assign(self, places: Sequence[Place], *, from_start: bool) -> None:
+    def _assign(self, places: Sequence[RecordLocation], *, from_start: bool) -> None:
         assert self._consumer is not None
         self._sessions += 1
         self._known |= self._at
@@ -152,7 +152,7 @@ class Reader(Worker):
             for partition in self._at:
                 known = self._known.get(partition, 0)
                 self._at[partition] = self.choice.randint(max(0, known - 50), max(0, known))
-        self._begins = tuple(Place(*partition, offset) for partition, offset in self._at.items() if offset >= 0)
+        self._begins = tuple(RecordLocation(*partition, offset) for partition, offset in self._at.items() if offset >= 0)
         wanted = [
             TopicPartition(*partition, offset if offset >= 0 else OFFSET_BEGINNING) for partition, offset in self._at.items()
         ]
@@ -179,30 +179,30 @@ def open_consumer(bootstrap: str, group: str, *, committed: bool = True, slow: b
     )
 
 
-def sort_out(messages: Sequence[Message]) -> tuple[list[Seen], list[Place]]:
+def sort_out(messages: Sequence[Message]) -> tuple[list[SeenRecord], list[RecordLocation]]:
     """What was read, and the partitions whose next offset is below their start."""
     seen, lost = [], []
     for message in messages:
         error = message.error()
         if error is None:
-            place = Place(message.topic() or "", message.partition() or 0, message.offset() or 0)
+            place = RecordLocation(message.topic() or "", message.partition() or 0, message.offset() or 0)
             key = message.key()
-            seen.append(Seen(place, text(message.value()), key=None if key is None else text(key)))
+            seen.append(SeenRecord(place, text(message.value()), key=None if key is None else text(key)))
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-            lost.append(Place(message.topic() or "", message.partition() or 0, -1))
+            lost.append(RecordLocation(message.topic() or "", message.partition() or 0, -1))
     return seen, lost
 
 
-def outcome_of(error: KafkaError) -> Outcome:
+def outcome_of(error: KafkaError) -> CallOutcome:
     """Failed only where it is certain that nothing was stored."""
-    return Outcome.FAILED if error.code() in _NOT_SENT or error.code() in _REFUSED else Outcome.UNKNOWN
+    return CallOutcome.FAILED if error.code() in _NOT_SENT or error.code() in _REFUSED else CallOutcome.UNKNOWN
 
 
-def read_to_end(consumer: Consumer, ends: dict[tuple[str, int], int], seconds: float) -> list[Seen]:
+def read_to_end(consumer: Consumer, ends: dict[tuple[str, int], int], seconds: float) -> list[SeenRecord]:
     """All records of these partitions from their start, up to the given ends or until time is up."""
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in ends])
     left = {place for place, end in ends.items() if end}
-    found: list[Seen] = []
+    found: list[SeenRecord] = []
     deadline = time.monotonic() + seconds
     while left and time.monotonic() < deadline:
         seen, _ = sort_out(consumer.consume(1000, 0.2))

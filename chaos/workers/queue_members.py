@@ -1,22 +1,31 @@
 """Consumers of a queue over HTTP: they take records, settle most of them, give some back and forget others."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
-from chaos.api import Api, Refused
-from chaos.history import Answer, Outcome, Settle, Take
+from chaos.api import RefusedError, ServerApi
+from chaos.history import CallAnswer, CallOutcome, RecordLocation, SeenRecord, SettleCall, TakeCall
 from chaos.recorder import Recorder
 from chaos.workers.http_topics import HttpWorker, messages_of
-from chaos.workers.worker import Site, TopicShape
+from chaos.workers.worker import TopicShape, Worker, WorkerContext, text
+from tailrace.client import Client, QueueEvent, TailraceError
 
-SURFACE = "queue"
+QUEUE_SURFACE = "queue"
 VISIBILITY_MS = 3_000
 
 
 class QueueMember(HttpWorker):
-    surface = SURFACE
+    surface = QUEUE_SURFACE
 
     def __init__(
-        self, name: str, site: Site, seed: int, per_second: float, topics: Sequence[TopicShape], group: str, pattern: str
+        self,
+        name: str,
+        site: WorkerContext,
+        seed: int,
+        per_second: float,
+        topics: Sequence[TopicShape],
+        group: str,
+        pattern: str,
     ) -> None:
         super().__init__(name, site, seed, per_second, topics)
         self._group = group
@@ -33,27 +42,76 @@ class QueueMember(HttpWorker):
 
 
 def take(
-    recorder: Recorder, api: Api, worker: str, group: str, pattern: str, most: int, *, final: bool = False
+    recorder: Recorder, api: ServerApi, worker: str, group: str, pattern: str, most: int, *, final: bool = False
 ) -> list[tuple[str, str]]:
     """Receipts and values of what was taken."""
-    call = recorder.invoke(worker, SURFACE, Take(group, final))
+    call = recorder.invoke(worker, QUEUE_SURFACE, TakeCall(group, final))
     # More deliveries than a run can make: a dead letter would be a record in another topic.
     body = {"pattern": pattern, "max": most, "wait_ms": 200, "visibility_ms": VISIBILITY_MS, "max_deliveries": 100}
     try:
         messages = api.post(f"/api/queues/{group}/receive", body)["messages"]
-    except Refused as error:
+    except RefusedError as error:
         recorder.complete(call, error.outcome, error=str(error))
         return []
     seen = messages_of([each["message"] for each in messages])
-    recorder.complete(call, Outcome.OK, Answer(seen=tuple(seen)))
+    recorder.complete(call, CallOutcome.OK, CallAnswer(seen=tuple(seen)))
     return [(each["receipt"], one.value) for each, one in zip(messages, seen, strict=True)]
 
 
-def settle(recorder: Recorder, api: Api, worker: str, group: str, receipt: str, value: str, *, acked: bool) -> None:
-    call = recorder.invoke(worker, SURFACE, Settle(group, (value,), acked))
+def settle(recorder: Recorder, api: ServerApi, worker: str, group: str, receipt: str, value: str, *, acked: bool) -> None:
+    call = recorder.invoke(worker, QUEUE_SURFACE, SettleCall(group, (value,), acked))
     try:
         api.post(f"/api/queues/{group}/{'ack' if acked else 'nack'}", {"receipts": [receipt]})
-    except Refused as error:
+    except RefusedError as error:
         recorder.complete(call, error.outcome, error=str(error))
         return
-    recorder.complete(call, Outcome.OK)
+    recorder.complete(call, CallOutcome.OK)
+
+
+SDK_SURFACE = "sdk"
+SDK_API_MS = 10_000
+
+
+class SdkQueueMember(Worker):
+    """Takes a few events, acknowledges most of them together, and gives the others back."""
+
+    surface = SDK_SURFACE
+
+    def __init__(self, name: str, site: WorkerContext, seed: int, per_second: float, group: str, pattern: str) -> None:
+        super().__init__(name, site, seed, per_second)
+        self._group = group
+        self._client = Client(site.url)
+        self._queue = self._client.subscriber().subscribe_queue(
+            pattern, group, visibility_timeout=VISIBILITY_MS, api_timeout=SDK_API_MS, request_timeout=3_000, max_deliveries=100
+        )
+
+    def step(self) -> None:
+        call = self.site.recorder.invoke(self.name, SDK_SURFACE, TakeCall(self._group))
+        try:
+            events = self._queue.poll(timeout=0.2, max_records=5)
+        except TailraceError as error:
+            self.site.recorder.complete(call, CallOutcome(error.outcome), error=f"{type(error).__name__}: {error}")
+            self.rest(0.3)
+            return
+        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(seen=tuple(map(_seen, events))))
+        for event in events:
+            self._settle(event, acked=self.choice.random() < 0.9)
+
+    def end(self) -> None:
+        with suppress(TailraceError):
+            self._queue.close()
+        self._client.close()
+
+    def _settle(self, event: QueueEvent, *, acked: bool) -> None:
+        call = self.site.recorder.invoke(self.name, SDK_SURFACE, SettleCall(self._group, (text(event.payload),), acked))
+        try:
+            (self._queue.ack if acked else self._queue.nack)(event)
+        except TailraceError as error:
+            self.site.recorder.complete(call, CallOutcome(error.outcome), error=f"{type(error).__name__}: {error}")
+            return
+        self.site.recorder.complete(call, CallOutcome.OK)
+
+
+def _seen(taken: QueueEvent) -> SeenRecord:
+    event = taken.event
+    return SeenRecord(RecordLocation(event.topic_name, event.partition_id, event.offset), text(event.payload), event.cursor)

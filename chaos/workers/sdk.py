@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from contextlib import suppress
 
-from chaos.history import Answer, Outcome, Place, Poll, Seen, Send
-from chaos.workers.worker import Site, TopicShape, Worker, all_places, text
+from chaos.history import CallAnswer, CallOutcome, PollCall, RecordLocation, SeenRecord, SendCall
+from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_places, text
 from tailrace.client import Client, OffsetOutOfRangeError, OutgoingMessage, Publisher, TailraceError, TopicConsumer
 
 SURFACE = "sdk"
@@ -16,7 +16,7 @@ class SdkPublisher(Worker):
 
     surface = SURFACE
 
-    def __init__(self, name: str, site: Site, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
+    def __init__(self, name: str, site: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
         super().__init__(name, site, seed, per_second)
         self._topics = topics
         self._client = Client(site.url)
@@ -27,19 +27,20 @@ class SdkPublisher(Worker):
             self._publisher = self._client.publisher(api_timeout=API_MS, request_timeout=5_000)
         topics = [self.choice.choice(self._topics).name for _ in range(self.choice.randint(1, 3))]
         # Where a record goes is known when it is there: -1 for the partition until then.
-        records = tuple((Place(topic, -1, -1), self.new_value()) for topic in topics)
+        records = tuple((RecordLocation(topic, -1, -1), self.new_value()) for topic in topics)
         messages = [OutgoingMessage(place.topic, value, key=f"k{self.choice.randrange(20)}") for place, value in records]
-        call = self.site.recorder.invoke(self.name, SURFACE, Send(records, atomic=True))
+        call = self.site.recorder.invoke(self.name, SURFACE, SendCall(records, atomic=True))
         try:
             results = self._publisher.publish_batch(messages)
         except TailraceError as error:
-            self.site.recorder.complete(call, Outcome(error.outcome), error=f"{type(error).__name__}: {error}")
+            self.site.recorder.complete(call, CallOutcome(error.outcome), error=f"{type(error).__name__}: {error}")
             self._renew()
             return
         places = tuple(
-            Place(place.topic, each.partition_id, each.offset) for (place, _), each in zip(records, results, strict=True)
+            RecordLocation(place.topic, each.partition_id, each.offset)
+            for (place, _), each in zip(records, results, strict=True)
         )
-        self.site.recorder.complete(call, Outcome.OK, Answer(places=places))
+        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(places=places))
 
     def end(self) -> None:
         self._renew()
@@ -58,7 +59,7 @@ class SdkReader(Worker):
 
     surface = SURFACE
 
-    def __init__(self, name: str, site: Site, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
+    def __init__(self, name: str, site: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
         super().__init__(name, site, seed, per_second)
         self._places = all_places(topics)
         self._client = Client(site.url)
@@ -70,27 +71,27 @@ class SdkReader(Worker):
         if self._consumer is None or self.choice.random() < 1 / 50:
             self._start_over()
         assert self._consumer is not None
-        call = self.site.recorder.invoke(self.name, SURFACE, Poll(f"{self.name}/{self._sessions}", committed=True))
+        call = self.site.recorder.invoke(self.name, SURFACE, PollCall(f"{self.name}/{self._sessions}", committed=True))
         try:
             records = self._consumer.poll(timeout=0.1)
         except OffsetOutOfRangeError as error:
-            self.site.recorder.complete(call, Outcome.FAILED, error=str(error))
+            self.site.recorder.complete(call, CallOutcome.FAILED, error=str(error))
             self._consumer.seek(error.start)
             self._sessions += 1
             return
         except TailraceError as error:
-            self.site.recorder.complete(call, Outcome(error.outcome), error=f"{type(error).__name__}: {error}")
+            self.site.recorder.complete(call, CallOutcome(error.outcome), error=f"{type(error).__name__}: {error}")
             return
         seen = tuple(
-            Seen(
-                Place(each.topic_name, each.partition_id, each.offset),
+            SeenRecord(
+                RecordLocation(each.topic_name, each.partition_id, each.offset),
                 text(each.payload),
                 each.cursor,
                 text(each.key) if each.key else None,
             )
             for each in records
         )
-        self.site.recorder.complete(call, Outcome.OK, Answer(seen=seen))
+        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(seen=seen))
 
     def end(self) -> None:
         self._close()

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from chaos.api import Api, Refused
-from chaos.history import Answer, Outcome, Place, Poll, Seen, Send
+from chaos.api import RefusedError, ServerApi
+from chaos.history import CallAnswer, CallOutcome, PollCall, RecordLocation, SeenRecord, SendCall
 from chaos.workers.http_topics import HttpWorker
 from chaos.workers.worker import text
 
@@ -20,15 +20,15 @@ class SqlPublisher(HttpWorker):
     def step(self) -> None:
         topic = self.choice.choice(self.topics)
         records = tuple((self.choice.choice(topic.places), self.new_value()) for _ in range(self.choice.randint(1, 2)))
-        call = self.site.recorder.invoke(self.name, SURFACE, Send(records, atomic=True))
+        call = self.site.recorder.invoke(self.name, SURFACE, SendCall(records, atomic=True))
         rows = ", ".join("(?, ?)" for _ in records)
         params = [part for place, value in records for part in (place.partition, value)]
         try:
             self.api.sql(f"INSERT INTO {topic.name} (partition, value) VALUES {rows}", *params)
-        except Refused as error:
+        except RefusedError as error:
             self.refused(call, error)
             return
-        self.site.recorder.complete(call, Outcome.OK, Answer(places=tuple(place for place, _ in records)))
+        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(places=tuple(place for place, _ in records)))
 
 
 class SqlReader(HttpWorker):
@@ -37,7 +37,7 @@ class SqlReader(HttpWorker):
     surface = SURFACE
     _sessions = 0
     _next = 0
-    _place: Place
+    _place: RecordLocation
 
     def begin(self) -> None:
         self._start_over()
@@ -45,16 +45,16 @@ class SqlReader(HttpWorker):
     def step(self) -> None:
         if self.choice.random() < 1 / 16:
             self._start_over()
-        what = Poll(f"{self.name}/{self._sessions}", committed=True)
+        what = PollCall(f"{self.name}/{self._sessions}", committed=True)
         call = self.site.recorder.invoke(self.name, SURFACE, what)
         condition = f'partition = {self._place.partition} AND "offset" >= {self._next}'
         try:
             seen = select(self.api, self._place.topic, f'WHERE {condition} ORDER BY "offset" LIMIT {_PAGE}')
-        except Refused as error:
+        except RefusedError as error:
             self.refused(call, error)
             return
         self._next = seen[-1].place.offset + 1 if seen else self._next
-        self.site.recorder.complete(call, Outcome.OK, Answer(seen=tuple(seen)))
+        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(seen=tuple(seen)))
 
     def _start_over(self) -> None:
         self._sessions += 1
@@ -62,16 +62,17 @@ class SqlReader(HttpWorker):
         self._next = 0
 
 
-def select(api: Api, topic: str, rest: str) -> list[Seen]:
+def select(api: ServerApi, topic: str, rest: str) -> list[SeenRecord]:
     rows: list[list[Any]] = api.sql(f"SELECT {_COLUMNS} FROM {topic} {rest}")["rows"]
     return [
-        Seen(Place(topic, partition, offset), text(value), cursor, key=key) for partition, offset, cursor, key, value in rows
+        SeenRecord(RecordLocation(topic, partition, offset), text(value), cursor, key=key)
+        for partition, offset, cursor, key, value in rows
     ]
 
 
-def select_all(api: Api, topic: str) -> list[Seen]:
+def select_all(api: ServerApi, topic: str) -> list[SeenRecord]:
     """Everything, page by page of cursors, so that no answer is cut off."""
-    found: list[Seen] = []
+    found: list[SeenRecord] = []
     cursor = -1
     while page := select(api, topic, f"WHERE cursor > {cursor} ORDER BY cursor LIMIT 20000"):
         found += page

@@ -4,11 +4,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from chaos.api import Api, Refused
-from chaos.history import DELETED, Answer, Change, Outcome, Rows, Seen
+from chaos.api import RefusedError, ServerApi
+from chaos.history import DELETED, CallAnswer, CallOutcome, ChangeCall, RowsCall, SeenRecord
 from chaos.recorder import Recorder
 from chaos.workers.http_topics import HttpWorker
-from chaos.workers.worker import Site
+from chaos.workers.worker import WorkerContext
 
 SURFACE = "sql"
 KEYS = 30
@@ -23,22 +23,22 @@ class TableWriter(HttpWorker):
 
     surface = SURFACE
 
-    def __init__(self, name: str, site: Site, seed: int, per_second: float, tables: Sequence[str]) -> None:
+    def __init__(self, name: str, site: WorkerContext, seed: int, per_second: float, tables: Sequence[str]) -> None:
         super().__init__(name, site, seed, per_second, ())
         self._tables = tables
 
     def step(self) -> None:
         rows = [self._row() for _ in range(self.choice.randint(1, 3))]
-        call = self.site.recorder.invoke(self.name, SURFACE, Change(tuple(rows)))
+        call = self.site.recorder.invoke(self.name, SURFACE, ChangeCall(tuple(rows)))
         statements = [(_DELETE if value is None else _UPSERT).format(table) for table, _, value in rows]
         params = [part for _, key, value in rows for part in ((int(key),) if value is None else (int(key), value))]
         text = statements[0] if len(rows) == 1 else "; ".join(("BEGIN", *statements, "COMMIT"))
         try:
             self.api.sql(text, *params)
-        except Refused as error:
+        except RefusedError as error:
             self.refused(call, error)
             return
-        self.site.recorder.complete(call, Outcome.OK)
+        self.site.recorder.complete(call, CallOutcome.OK)
 
     def _row(self) -> tuple[str, str, str | None]:
         value = self.new_value() if self.choice.random() < 0.8 else None
@@ -48,7 +48,7 @@ class TableWriter(HttpWorker):
 class TableReader(HttpWorker):
     surface = SURFACE
 
-    def __init__(self, name: str, site: Site, seed: int, per_second: float, tables: Sequence[str]) -> None:
+    def __init__(self, name: str, site: WorkerContext, seed: int, per_second: float, tables: Sequence[str]) -> None:
         super().__init__(name, site, seed, per_second, ())
         self._tables = tables
 
@@ -56,23 +56,23 @@ class TableReader(HttpWorker):
         read_table(self.site.recorder, self.api, self.name, self.choice.choice(self._tables))
 
 
-def read_table(recorder: Recorder, api: Api, worker: str, table: str, *, final: bool = False) -> None:
-    call = recorder.invoke(worker, SURFACE, Rows(table, final))
+def read_table(recorder: Recorder, api: ServerApi, worker: str, table: str, *, final: bool = False) -> None:
+    call = recorder.invoke(worker, SURFACE, RowsCall(table, final))
     try:
         rows = api.sql(f"SELECT id, body FROM {table} ORDER BY id")["rows"]
-    except Refused as error:
+    except RefusedError as error:
         recorder.complete(call, error.outcome, error=str(error))
         return
-    recorder.complete(call, Outcome.OK, Answer(rows=tuple((str(key), str(value)) for key, value in rows)))
+    recorder.complete(call, CallOutcome.OK, CallAnswer(rows=tuple((str(key), str(value)) for key, value in rows)))
 
 
-def change_seen(seen: Seen) -> Seen:
+def change_seen(seen: SeenRecord) -> SeenRecord:
     """An event of a table's own topic, as key and value of the row."""
     event = json.loads(seen.value)
     return seen._replace(key=str(event["key"]["id"]), value=_body(event["new"]))
 
 
-def routed_seen(seen: Seen) -> Seen:
+def routed_seen(seen: SeenRecord) -> SeenRecord:
     """A routed change with the payload `diff`."""
     change = json.loads(seen.value)
     body = change["changed"]["body"]

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from chaos.history import Outcome, Place, Seen, Transaction
+from chaos.history import CallOutcome, RecordLocation, SeenRecord, TransactionCall
 from chaos.workers.librdkafka import COMMON, SURFACE, open_consumer, sort_out
-from chaos.workers.patience import within
-from chaos.workers.worker import Site, TopicShape, Worker, all_places, following
+from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_places, call_with_timeout, following
 
 CALL_SECONDS = 8.0
 STUCK_SECONDS = CALL_SECONDS + 2.0
@@ -23,7 +22,14 @@ class Processor(Worker):
     surface = SURFACE
 
     def __init__(
-        self, name: str, site: Site, seed: int, per_second: float, source: Sequence[Place], target: TopicShape, group: str
+        self,
+        name: str,
+        site: WorkerContext,
+        seed: int,
+        per_second: float,
+        source: Sequence[RecordLocation],
+        target: TopicShape,
+        group: str,
     ) -> None:
         super().__init__(name, site, seed, per_second)
         self._source = source
@@ -64,7 +70,7 @@ class Processor(Worker):
         )
         consumer = open_consumer(self.site.kafka, self._group)
         try:
-            within(STUCK_SECONDS, producer.init_transactions, CALL_SECONDS)
+            call_with_timeout(STUCK_SECONDS, producer.init_transactions, CALL_SECONDS)
             asked = [TopicPartition(place.topic, place.partition) for place in self._source]
             offsets = consumer.committed(asked, CALL_SECONDS)
             if any(each.error is not None for each in offsets):
@@ -77,14 +83,14 @@ class Processor(Worker):
         self._rewind()
         return True
 
-    def _process(self, seen: Sequence[Seen]) -> None:
+    def _process(self, seen: Sequence[SeenRecord]) -> None:
         assert self._producer is not None and self._consumer is not None
         aborts = self.choice.random() < 0.15
         records = tuple((self.choice.choice(self._target), self.new_value()) for _ in range(2 * len(seen)))
         after = following(seen)
-        offsets = tuple(Place(*partition, offset) for partition, offset in after.items())
+        offsets = tuple(RecordLocation(*partition, offset) for partition, offset in after.items())
         reads = tuple(each.value for each in seen)
-        what = Transaction(self.name, records, reads, self._group, offsets, aborted=aborts)
+        what = TransactionCall(self.name, records, reads, self._group, offsets, aborted=aborts)
         call = self.site.recorder.invoke(self.name, SURFACE, what)
         try:
             self._write(records, offsets)
@@ -98,7 +104,7 @@ class Processor(Worker):
             else:
                 self._commit(call, after)
 
-    def _write(self, records: Sequence[tuple[Place, str]], offsets: Sequence[Place]) -> None:
+    def _write(self, records: Sequence[tuple[RecordLocation, str]], offsets: Sequence[RecordLocation]) -> None:
         assert self._producer is not None and self._consumer is not None
         producer = self._producer
         producer.begin_transaction()
@@ -106,14 +112,14 @@ class Processor(Worker):
             producer.produce(place.topic, value, partition=place.partition)
         positions = [TopicPartition(*place) for place in offsets]
         metadata = self._consumer.consumer_group_metadata()
-        within(STUCK_SECONDS, producer.send_offsets_to_transaction, positions, metadata, CALL_SECONDS)
-        within(STUCK_SECONDS, producer.flush, CALL_SECONDS)
+        call_with_timeout(STUCK_SECONDS, producer.send_offsets_to_transaction, positions, metadata, CALL_SECONDS)
+        call_with_timeout(STUCK_SECONDS, producer.flush, CALL_SECONDS)
 
     def _commit(self, call: int, after: Mapping[tuple[str, int], int]) -> None:
         assert self._producer is not None
         for _ in range(3):
             try:
-                within(STUCK_SECONDS, self._producer.commit_transaction, CALL_SECONDS)
+                call_with_timeout(STUCK_SECONDS, self._producer.commit_transaction, CALL_SECONDS)
             except KafkaException as error:
                 kafka_error = error.args[0]
                 if kafka_error.retriable():
@@ -125,7 +131,7 @@ class Processor(Worker):
                 return
             except TimeoutError:
                 break
-            self.site.recorder.complete(call, Outcome.OK)
+            self.site.recorder.complete(call, CallOutcome.OK)
             self._committed.update(after)
             return
         self._unknown(call, "the commit was not answered")
@@ -134,17 +140,17 @@ class Processor(Worker):
         """Nobody asked for a commit, so nothing may ever be seen: refused, or as was meant, once the abort is through."""
         assert self._producer is not None
         try:
-            within(STUCK_SECONDS, self._producer.abort_transaction, CALL_SECONDS)
+            call_with_timeout(STUCK_SECONDS, self._producer.abort_transaction, CALL_SECONDS)
         except KafkaException as error:
             self._unknown(call, f"{why}; {error.args[0].name()}")
         except TimeoutError:
             self._unknown(call, f"{why}; the abort was not answered")
         else:
-            self.site.recorder.complete(call, Outcome.FAILED if why else Outcome.OK, error=why)
+            self.site.recorder.complete(call, CallOutcome.FAILED if why else CallOutcome.OK, error=why)
             self._rewind()
 
     def _unknown(self, call: int, why: str) -> None:
-        self.site.recorder.complete(call, Outcome.UNKNOWN, error=why)
+        self.site.recorder.complete(call, CallOutcome.UNKNOWN, error=why)
         self._let_go()
 
     def _rewind(self) -> None:

@@ -9,14 +9,15 @@ import sys
 import threading
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import NamedTuple, ParamSpec, TypeVar
 
-from chaos.history import Place, Seen
+from chaos.history import RecordLocation, SeenRecord
 from chaos.recorder import Recorder
 
 
-class Site(NamedTuple):
+class WorkerContext(NamedTuple):
     """Where workers find the server, behind the faulty network, and where they write down what happens."""
 
     recorder: Recorder
@@ -29,8 +30,8 @@ class TopicShape(NamedTuple):
     partitions: int
 
     @property
-    def places(self) -> list[Place]:
-        return [Place(self.name, number, -1) for number in range(self.partitions)]
+    def places(self) -> list[RecordLocation]:
+        return [RecordLocation(self.name, number, -1) for number in range(self.partitions)]
 
 
 class Worker(ABC):
@@ -38,7 +39,7 @@ class Worker(ABC):
 
     surface = ""
 
-    def __init__(self, name: str, site: Site, seed: int, per_second: float) -> None:
+    def __init__(self, name: str, site: WorkerContext, seed: int, per_second: float) -> None:
         self.name = name
         self.site = site
         self.choice = random.Random(f"{name}/{seed}")  # noqa: S311
@@ -95,7 +96,7 @@ class Worker(ABC):
             self.failure = traceback.format_exc()
 
 
-def all_places(topics: Sequence[TopicShape]) -> list[Place]:
+def all_places(topics: Sequence[TopicShape]) -> list[RecordLocation]:
     return [place for topic in topics for place in topic.places]
 
 
@@ -107,6 +108,24 @@ def text(value: bytes | str | None) -> str:
     return decoded[1:-1] if len(decoded) > 1 and decoded[0] == decoded[-1] == '"' else decoded
 
 
-def following(seen: Sequence[Seen]) -> dict[tuple[str, int], int]:
+def following(seen: Sequence[SeenRecord]) -> dict[tuple[str, int], int]:
     """By partition, the offset after the last one seen."""
     return {(each.place.topic, each.place.partition): each.place.offset + 1 for each in seen}
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def call_with_timeout(seconds: float, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What the call returns or raises, or TimeoutError; then it goes on by itself, and nobody knows how it ends."""
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001  raised again where it is waited for
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name=f"within {seconds:g} s", daemon=True).start()
+    return outcome.result(seconds)

@@ -13,7 +13,7 @@ from chaos.broken.variants import VARIANTS
 from chaos.checker.rules import RULES
 from chaos.faults.kinds import KINDS
 from chaos.profiles import PROFILES
-from chaos.workloads.cdc import Cdc
+from chaos.workloads import CdcWorkload
 from tests.support.child import ROOT
 
 MINUTES = 0.45
@@ -44,7 +44,7 @@ def test_a_short_run_under_all_faults_breaks_no_promise(tmp_path: Path, chaos_se
 def test_the_short_profile_has_every_workload_and_every_fault_that_needs_no_spark() -> None:
     short = PROFILES["short"]
     others = {workload for name, profile in PROFILES.items() if name != "short" for workload in profile.workloads}
-    assert set(short.workloads) == others - {Cdc}
+    assert set(short.workloads) == others - {CdcWorkload}
     assert set(short.faults) == set(KINDS) - {"driver"}
 
 

@@ -7,25 +7,25 @@ from typing import NamedTuple
 import msgspec
 
 from chaos.history import (
-    Answer,
-    Bounds,
+    BoundsCall,
     Call,
-    Change,
-    Commit,
-    Committed,
+    CallAnswer,
+    CallOutcome,
+    ChangeCall,
+    CommitCall,
+    CommittedCall,
     Completed,
+    HistoryLine,
     Invoked,
-    Line,
-    Outcome,
-    Owned,
-    Place,
-    Poll,
-    Rows,
-    Seen,
-    Send,
-    Settle,
-    Take,
-    Transaction,
+    OwnedCall,
+    PollCall,
+    RecordLocation,
+    RowsCall,
+    SeenRecord,
+    SendCall,
+    SettleCall,
+    TakeCall,
+    TransactionCall,
 )
 from tests.unit.chaos.model import OWN, ROUTED
 
@@ -35,17 +35,20 @@ replace = msgspec.structs.replace
 class Draft:
     """A history that is being changed."""
 
-    def __init__(self, lines: Iterable[Line], seed: int) -> None:
+    def __init__(self, lines: Iterable[HistoryLine], seed: int) -> None:
         self.lines = list(lines)
         self.random = Random(seed)
         self.changed = {
-            value for _, asked, _ in self.calls(Change) if isinstance(asked.what, Change) for _, _, value in asked.what.rows
+            value
+            for _, asked, _ in self.calls(ChangeCall)
+            if isinstance(asked.what, ChangeCall)
+            for _, _, value in asked.what.rows
         }
         self.sent = {
-            value for _, asked, _ in self.calls(Send) if isinstance(asked.what, Send) for _, value in asked.what.records
+            value for _, asked, _ in self.calls(SendCall) if isinstance(asked.what, SendCall) for _, value in asked.what.records
         }
 
-    def calls(self, kind: type[Call], outcome: Outcome = Outcome.OK) -> list[tuple[int, Invoked, Completed]]:
+    def calls(self, kind: type[Call], outcome: CallOutcome = CallOutcome.OK) -> list[tuple[int, Invoked, Completed]]:
         """The completed calls of a kind, with the index of their completion."""
         asked = {line.call: line for line in self.lines if isinstance(line, Invoked) and isinstance(line.what, kind)}
         return [
@@ -59,30 +62,30 @@ class Draft:
         assert isinstance(line, Completed)
         self.lines[index] = replace(line, answer=replace(line.answer, **fields))
 
-    def polls(self, final: bool) -> list[tuple[int, tuple[Seen, ...]]]:
+    def polls(self, final: bool) -> list[tuple[int, tuple[SeenRecord, ...]]]:
         return [
             (index, done.answer.seen)
-            for index, asked, done in self.calls(Poll)
-            if isinstance(asked.what, Poll) and asked.what.final is final and not asked.what.subscribed
+            for index, asked, done in self.calls(PollCall)
+            if isinstance(asked.what, PollCall) and asked.what.final is final and not asked.what.subscribed
         ]
 
     def hide(self, value: str, everywhere: bool = False) -> None:
         """From final reads, or from all."""
-        for index, asked, done in self.calls(Poll):
-            if everywhere or (isinstance(asked.what, Poll) and asked.what.final):
+        for index, asked, done in self.calls(PollCall):
+            if everywhere or (isinstance(asked.what, PollCall) and asked.what.final):
                 self.answer(index, seen=tuple(one for one in done.answer.seen if one.value != value))
 
     def final_of(self, partition: tuple[str, int]) -> list[int]:
         """The final reads of a partition, on each surface."""
         return [index for index, seen in self.polls(final=True) if seen and seen[0].place[:2] == partition]
 
-    def add(self, what: Call, answer: Answer) -> None:
+    def add(self, what: Call, answer: CallAnswer) -> None:
         time = self.lines[-1].time
         call = max(line.call for line in self.lines if isinstance(line, Invoked)) + 1
         self.lines.append(Invoked(time + 0.1, "late", call, what, "kafka"))
-        self.lines.append(Completed(time + 0.2, call, Outcome.OK, answer))
+        self.lines.append(Completed(time + 0.2, call, CallOutcome.OK, answer))
 
-    def seen_at(self, index: int) -> tuple[Seen, ...]:
+    def seen_at(self, index: int) -> tuple[SeenRecord, ...]:
         line = self.lines[index]
         assert isinstance(line, Completed)
         return line.answer.seen
@@ -107,21 +110,21 @@ def swap_two_values(draft: Draft) -> None:
 def store_twice(draft: Draft) -> None:
     for index in draft.final_of(("u", 0)):
         seen = draft.seen_at(index)
-        again = seen[0]._replace(place=Place("u", 0, seen[-1].place.offset + 10), cursor=-1)
+        again = seen[0]._replace(place=RecordLocation("u", 0, seen[-1].place.offset + 10), cursor=-1)
         draft.answer(index, seen=(*seen, again))
 
 
 def show_an_aborted_record(draft: Draft) -> None:
     aborted = [
         (done.answer.places[0], asked.what.records[0][1])
-        for _, asked, done in draft.calls(Transaction)
-        if isinstance(asked.what, Transaction) and asked.what.aborted
+        for _, asked, done in draft.calls(TransactionCall)
+        if isinstance(asked.what, TransactionCall) and asked.what.aborted
     ]
     _show(draft, *draft.random.choice(aborted))
 
 
 def show_a_refused_record(draft: Draft) -> None:
-    sends = [asked.what for _, asked, _ in draft.calls(Send, Outcome.FAILED) if isinstance(asked.what, Send)]
+    sends = [asked.what for _, asked, _ in draft.calls(SendCall, CallOutcome.FAILED) if isinstance(asked.what, SendCall)]
     refused = [record for send in sends for record in send.records if record[0].topic == "t"]
     place, value = draft.random.choice(refused)
     _show(draft, place._replace(offset=100_000), value)
@@ -129,23 +132,25 @@ def show_a_refused_record(draft: Draft) -> None:
 
 def tear_a_transaction(draft: Draft) -> None:
     whole = [
-        asked.what for _, asked, _ in draft.calls(Transaction) if isinstance(asked.what, Transaction) and not asked.what.aborted
+        asked.what
+        for _, asked, _ in draft.calls(TransactionCall)
+        if isinstance(asked.what, TransactionCall) and not asked.what.aborted
     ]
     draft.hide(draft.random.choice(whole).records[1][1], everywhere=True)
 
 
 def forget_a_commit(draft: Draft) -> None:
-    index, _, done = draft.calls(Committed)[-1]
+    index, _, done = draft.calls(CommittedCall)[-1]
     draft.answer(index, places=tuple(place._replace(offset=-1) for place in done.answer.places))
 
 
 def let_a_fenced_member_commit(draft: Draft) -> None:
-    draft.add(Commit("g", (Place("t", 0, 1_000_000),), generation=1), Answer())
+    draft.add(CommitCall("g", (RecordLocation("t", 0, 1_000_000),), generation=1), CallAnswer())
 
 
 def give_a_partition_two_owners(draft: Draft) -> None:
-    _, asked, done = next(call for call in draft.calls(Owned) if call[2].answer.places)
-    assert isinstance(asked.what, Owned)
+    _, asked, done = next(call for call in draft.calls(OwnedCall) if call[2].answer.places)
+    assert isinstance(asked.what, OwnedCall)
     draft.add(replace(asked.what, member="m3"), done.answer)
 
 
@@ -163,7 +168,7 @@ def step_back(draft: Draft) -> None:
 def give_a_later_send_a_lower_offset(draft: Draft) -> None:
     sends = [
         (index, asked, done)
-        for index, asked, done in draft.calls(Send)
+        for index, asked, done in draft.calls(SendCall)
         if asked.worker == "sender1" and done.answer.places[0].topic == "u"
     ]
     (one, _, first), (other, _, second) = sends[3], sends[-1]
@@ -172,12 +177,12 @@ def give_a_later_send_a_lower_offset(draft: Draft) -> None:
 
 
 def let_an_end_fall(draft: Draft) -> None:
-    index, _, done = draft.calls(Bounds)[-1]
+    index, _, done = draft.calls(BoundsCall)[-1]
     draft.answer(index, ends=tuple(place._replace(offset=place.offset - 1) for place in done.answer.ends))
 
 
 def let_a_start_fall(draft: Draft) -> None:
-    index, _, done = draft.calls(Bounds)[-1]
+    index, _, done = draft.calls(BoundsCall)[-1]
     draft.answer(index, starts=tuple(place._replace(offset=0) for place in done.answer.starts))
 
 
@@ -194,7 +199,7 @@ def lose_a_change(draft: Draft) -> None:
 
 
 def forget_a_change_of_a_row(draft: Draft) -> None:
-    index, _, done = draft.calls(Rows)[-1]
+    index, _, done = draft.calls(RowsCall)[-1]
     (key, _), *rest = done.answer.rows
     first = next(
         event.value for event in draft.seen_at(draft.final_of(OWN)[0]) if event.key == key and event.value in draft.changed
@@ -205,27 +210,27 @@ def forget_a_change_of_a_row(draft: Draft) -> None:
 def route_a_change_twice(draft: Draft) -> None:
     for index in draft.final_of(ROUTED):
         seen = draft.seen_at(index)
-        draft.answer(index, seen=(*seen, seen[0]._replace(place=Place(*ROUTED, len(seen)), cursor=-1)))
+        draft.answer(index, seen=(*seen, seen[0]._replace(place=RecordLocation(*ROUTED, len(seen)), cursor=-1)))
 
 
 def hand_out_an_acked_record(draft: Draft) -> None:
     acked = {
         value
-        for _, asked, _ in draft.calls(Settle)
-        if isinstance(asked.what, Settle) and asked.what.acked
+        for _, asked, _ in draft.calls(SettleCall)
+        if isinstance(asked.what, SettleCall) and asked.what.acked
         for value in asked.what.values
     }
-    taken = next(one for _, _, done in draft.calls(Take) for one in done.answer.seen if one.value in acked)
-    draft.add(Take("q"), Answer(seen=(taken,)))
+    taken = next(one for _, _, done in draft.calls(TakeCall) for one in done.answer.seen if one.value in acked)
+    draft.add(TakeCall("q"), CallAnswer(seen=(taken,)))
 
 
-def _show(draft: Draft, place: Place, value: str) -> None:
+def _show(draft: Draft, place: RecordLocation, value: str) -> None:
     """Let final reads find it behind everything else."""
     for index in draft.final_of(place[:2]):
-        draft.answer(index, seen=(*draft.seen_at(index), Seen(place, value)))
+        draft.answer(index, seen=(*draft.seen_at(index), SeenRecord(place, value)))
 
 
-def _sent(draft: Draft, seen: Iterable[Seen]) -> list[Seen]:
+def _sent(draft: Draft, seen: Iterable[SeenRecord]) -> list[SeenRecord]:
     """Those of acked sends."""
     return [one for one in seen if one.value in draft.sent]
 

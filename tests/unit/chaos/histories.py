@@ -10,56 +10,56 @@ from chaos.checker.judging import judge
 from chaos.checker.rules import RULES
 from chaos.checker.violation import Violation
 from chaos.history import (
-    Answer,
-    Bounds,
+    BoundsCall,
     Call,
-    Change,
-    Commit,
-    Committed,
+    CallAnswer,
+    CallOutcome,
+    ChangeCall,
+    CommitCall,
+    CommittedCall,
     Completed,
-    Declared,
+    DeclaredTopic,
     Fault,
+    HistoryLine,
     Invoked,
-    Line,
-    Outcome,
-    Owned,
-    Phase,
-    Place,
-    Poll,
-    Rows,
-    Seen,
-    Send,
-    Settle,
-    Take,
-    Transaction,
+    OwnedCall,
+    PollCall,
+    RecordLocation,
+    RowsCall,
+    RunPhase,
+    SeenRecord,
+    SendCall,
+    SettleCall,
+    TakeCall,
+    TransactionCall,
 )
 
-OK, FAILED, UNKNOWN = Outcome.OK, Outcome.FAILED, Outcome.UNKNOWN
+OK, FAILED, UNKNOWN = CallOutcome.OK, CallOutcome.FAILED, CallOutcome.UNKNOWN
 
 
-def place(where: str, offset: int = -1) -> Place:
+def place(where: str, offset: int = -1) -> RecordLocation:
     topic, _, partition = where.partition("/")
-    return Place(topic, int(partition or 0), offset)
+    return RecordLocation(topic, int(partition or 0), offset)
 
 
-def records(text: str, where: str, **fields: Any) -> tuple[Seen, ...]:
+def records(text: str, where: str, **fields: Any) -> tuple[SeenRecord, ...]:
     """`a@0 b@1` of a partition, or `a@topic/0:0` with a partition of its own."""
     return tuple(_record(word, where, fields) for word in text.split())
 
 
-def _record(word: str, where: str, fields: dict[str, Any]) -> Seen:
+def _record(word: str, where: str, fields: dict[str, Any]) -> SeenRecord:
     value, _, address = word.partition("@")
     own, _, offset = address.rpartition(":")
-    return Seen(place(own or where, int(offset)), value, **fields)
+    return SeenRecord(place(own or where, int(offset)), value, **fields)
 
 
 class Story:
     def __init__(self) -> None:
-        self.lines: list[Line] = []
+        self.lines: list[HistoryLine] = []
         self.now = 0.0
         self._calls = 0
 
-    def write(self, line: Line) -> None:
+    def write(self, line: HistoryLine) -> None:
         self.lines.append(line)
 
     def tick(self, seconds: float = 0.1) -> float:
@@ -71,56 +71,58 @@ class Story:
         self.write(Invoked(self.tick(), worker, self._calls, what, surface))
         return self._calls
 
-    def end(self, call: int, outcome: Outcome = OK, **answer: Any) -> None:
-        self.write(Completed(self.tick(), call, outcome, Answer(**answer)))
+    def end(self, call: int, outcome: CallOutcome = OK, **answer: Any) -> None:
+        self.write(Completed(self.tick(), call, outcome, CallAnswer(**answer)))
 
-    def call(self, what: Call, outcome: Outcome = OK, worker: str = "w1", surface: str = "kafka", **answer: Any) -> int:
+    def call(self, what: Call, outcome: CallOutcome = OK, worker: str = "w1", surface: str = "kafka", **answer: Any) -> int:
         call = self.begin(what, worker, surface)
         self.end(call, outcome, **answer)
         return call
 
     def send(
-        self, values: str, at: int = -1, where: str = "t/0", outcome: Outcome = OK, worker: str = "w1", **fields: Any
+        self, values: str, at: int = -1, where: str = "t/0", outcome: CallOutcome = OK, worker: str = "w1", **fields: Any
     ) -> int:
         """Values for one partition. They were given the offsets from `at` on."""
         asked = tuple((place(where), value) for value in values.split())
         given = tuple(place(where, at + index if at >= 0 else -1) for index in range(len(asked)))
         places = given if at >= 0 or outcome is OK else ()
-        return self.call(Send(asked, **fields), outcome, worker, places=places)
+        return self.call(SendCall(asked, **fields), outcome, worker, places=places)
 
-    def transaction(self, wrote: str, outcome: Outcome = OK, worker: str = "w1", **fields: Any) -> int:
+    def transaction(self, wrote: str, outcome: CallOutcome = OK, worker: str = "w1", **fields: Any) -> int:
         """`a@t/0:5 b@u/0:3`; the offsets are told when the outcome is ok."""
         seen = records(wrote, "t/0")
-        what = Transaction(worker, tuple((one.place._replace(offset=-1), one.value) for one in seen), **fields)
+        what = TransactionCall(worker, tuple((one.place._replace(offset=-1), one.value) for one in seen), **fields)
         return self.call(what, outcome, worker, places=tuple(one.place for one in seen) if outcome is OK else ())
 
     def poll(
         self, text: str, where: str = "t/0", worker: str = "r1", surface: str = "kafka", session: str = "s", **fields: Any
     ) -> int:
         shown = {name: fields.pop(name) for name in ("key", "cursor") if name in fields}
-        return self.call(Poll(session, **fields), OK, worker, surface, seen=records(text, where, **shown))
+        return self.call(PollCall(session, **fields), OK, worker, surface, seen=records(text, where, **shown))
 
     def final(self, text: str, where: str = "t/0", **fields: Any) -> int:
         usual: dict[str, Any] = {"worker": "f1", "session": "final", "committed": True, "final": True}
         return self.poll(text, where, **usual | fields)
 
-    def commit(self, offset: int, outcome: Outcome = OK, worker: str = "w1", generation: int = -1, reset: bool = False) -> int:
-        return self.call(Commit("g", (place("t/0", offset),), generation, reset), outcome, worker)
+    def commit(
+        self, offset: int, outcome: CallOutcome = OK, worker: str = "w1", generation: int = -1, reset: bool = False
+    ) -> int:
+        return self.call(CommitCall("g", (place("t/0", offset),), generation, reset), outcome, worker)
 
     def committed(self, offset: int) -> int:
-        return self.call(Committed("g"), places=(place("t/0", offset),))
+        return self.call(CommittedCall("g"), places=(place("t/0", offset),))
 
     def owned(self, member: str, generation: int, *partitions: str, worker: str = "r1") -> int:
-        return self.call(Owned("g", member, generation), OK, worker, places=tuple(place(where) for where in partitions))
+        return self.call(OwnedCall("g", member, generation), OK, worker, places=tuple(place(where) for where in partitions))
 
     def bounds(self, start: int, end: int, where: str = "t/0") -> int:
-        return self.call(Bounds((place(where).topic,)), starts=(place(where, start),), ends=(place(where, end),))
+        return self.call(BoundsCall((place(where).topic,)), starts=(place(where, start),), ends=(place(where, end),))
 
-    def change(self, outcome: Outcome = OK, **rows: str | None) -> int:
-        return self.call(Change(tuple(("orders", key, value) for key, value in rows.items())), outcome, surface="sql")
+    def change(self, outcome: CallOutcome = OK, **rows: str | None) -> int:
+        return self.call(ChangeCall(tuple(("orders", key, value) for key, value in rows.items())), outcome, surface="sql")
 
     def rows(self, *, final: bool = True, **rows: str) -> int:
-        return self.call(Rows("orders", final), surface="sql", rows=tuple(rows.items()))
+        return self.call(RowsCall("orders", final), surface="sql", rows=tuple(rows.items()))
 
     def events(self, text: str, where: str = "orders.changes/0") -> int:
         """Final reads of `key=value@offset`, without a value for a delete."""
@@ -128,20 +130,20 @@ class Story:
         for word in text.split():
             row, _, offset = word.partition("@")
             key, _, value = row.partition("=")
-            seen.append(Seen(place(where, int(offset)), value, key=key))
-        return self.call(Poll(f"final {where}", committed=True, final=True), worker="f1", seen=tuple(seen))
+            seen.append(SeenRecord(place(where, int(offset)), value, key=key))
+        return self.call(PollCall(f"final {where}", committed=True, final=True), worker="f1", seen=tuple(seen))
 
     def take(self, text: str = "", worker: str = "r1", final: bool = False, where: str = "t/0") -> int:
-        return self.call(Take("q", final), OK, worker, "queue", seen=records(text, where))
+        return self.call(TakeCall("q", final), OK, worker, "queue", seen=records(text, where))
 
-    def settle(self, values: str, outcome: Outcome = OK, worker: str = "r1", acked: bool = True) -> int:
-        return self.call(Settle("q", tuple(values.split()), acked), outcome, worker, "queue")
+    def settle(self, values: str, outcome: CallOutcome = OK, worker: str = "r1", acked: bool = True) -> int:
+        return self.call(SettleCall("q", tuple(values.split()), acked), outcome, worker, "queue")
 
     def declare(self, topic: str, **fields: Any) -> None:
-        self.write(Declared(self.now, topic, **fields))
+        self.write(DeclaredTopic(self.now, topic, **fields))
 
     def phase(self, name: str) -> None:
-        self.write(Phase(self.tick(), name))
+        self.write(RunPhase(self.tick(), name))
 
     def fault(self, kind: str = "kill", **fields: Any) -> None:
         self.write(Fault(self.tick(), kind, **fields))

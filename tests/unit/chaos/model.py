@@ -12,20 +12,20 @@ from typing import NamedTuple
 
 from chaos.history import (
     DELETED,
-    Bounds,
-    Change,
-    Commit,
-    Committed,
-    Outcome,
-    Owned,
-    Place,
-    Poll,
-    Rows,
-    Seen,
-    Send,
-    Settle,
-    Take,
-    Transaction,
+    BoundsCall,
+    CallOutcome,
+    ChangeCall,
+    CommitCall,
+    CommittedCall,
+    OwnedCall,
+    PollCall,
+    RecordLocation,
+    RowsCall,
+    SeenRecord,
+    SendCall,
+    SettleCall,
+    TakeCall,
+    TransactionCall,
 )
 from tests.unit.chaos.histories import FAILED, OK, UNKNOWN, Story
 
@@ -59,15 +59,17 @@ class Log:
         self.starts: dict[Partition, int] = defaultdict(int)
         self._cursor = 0
 
-    def append(self, partition: Partition, value: str, key: str | None = None, status: Status = Status.VISIBLE) -> Place:
+    def append(
+        self, partition: Partition, value: str, key: str | None = None, status: Status = Status.VISIBLE
+    ) -> RecordLocation:
         entry = Entry(value, key, self._cursor, status)
         self._cursor += 1
         self.entries[partition].append(entry)
-        return Place(*partition, len(self.entries[partition]) - 1)
+        return RecordLocation(*partition, len(self.entries[partition]) - 1)
 
-    def read(self, partition: Partition, position: int, count: int, committed: bool) -> tuple[list[Seen], int]:
+    def read(self, partition: Partition, position: int, count: int, committed: bool) -> tuple[list[SeenRecord], int]:
         """Records from a position on, and where to go on."""
-        found: list[Seen] = []
+        found: list[SeenRecord] = []
         entries = self.entries[partition]
         while position < len(entries) and len(found) < count:
             entry = entries[position]
@@ -75,7 +77,7 @@ class Log:
                 break
             aborted = entry.status is Status.HIDDEN and entry.value
             if entry.status is Status.VISIBLE or (not committed and (entry.status is Status.OPEN or aborted)):
-                found.append(Seen(Place(*partition, position), entry.value, entry.cursor, entry.key))
+                found.append(SeenRecord(RecordLocation(*partition, position), entry.value, entry.cursor, entry.key))
             position += 1
         return found, position
 
@@ -83,7 +85,7 @@ class Log:
 class Fortune(NamedTuple):
     """What becomes of a call: how it is answered, and whether it takes effect."""
 
-    outcome: Outcome
+    outcome: CallOutcome
     applied: bool
     late: bool = False
 
@@ -118,7 +120,7 @@ class World:
             [80, 5, 5, 5, 5],
         )[0]
 
-    def write(self, call: int, apply: Callable[[], tuple[Place, ...]]) -> Steps:
+    def write(self, call: int, apply: Callable[[], tuple[RecordLocation, ...]]) -> Steps:
         """From the invocation of a call that writes to its completion."""
         fortune = self.fortune()
         yield
@@ -136,10 +138,10 @@ def sender(world: World, name: str) -> Steps:
         records = [(partition, world.value()) for partition in partitions]
         atomic = world.random.random() < 0.5
         call = world.story.begin(
-            Send(tuple((Place(*partition, -1), value) for partition, value in records), atomic=atomic), name
+            SendCall(tuple((RecordLocation(*partition, -1), value) for partition, value in records), atomic=atomic), name
         )
 
-        def append(records: list[tuple[Partition, str]] = records) -> tuple[Place, ...]:
+        def append(records: list[tuple[Partition, str]] = records) -> tuple[RecordLocation, ...]:
             return tuple(world.log.append(*record) for record in records)
 
         yield from world.write(call, append)
@@ -150,7 +152,9 @@ def transactor(world: World, name: str) -> Steps:
     while True:
         records = [(partition, world.value()) for partition in world.random.sample(PLAIN[:3], k=2)]
         aborted = world.random.random() < 0.3
-        what = Transaction(name, tuple((Place(*partition, -1), value) for partition, value in records), aborted=aborted)
+        what = TransactionCall(
+            name, tuple((RecordLocation(*partition, -1), value) for partition, value in records), aborted=aborted
+        )
         call = world.story.begin(what, name)
         yield
         places = [world.log.append(partition, value, status=Status.OPEN) for partition, value in records]
@@ -158,8 +162,8 @@ def transactor(world: World, name: str) -> Steps:
         yield
 
         def conclude(
-            entries: list[Entry] = entries, places: list[Place] = places, aborted: bool = aborted
-        ) -> tuple[Place, ...]:
+            entries: list[Entry] = entries, places: list[RecordLocation] = places, aborted: bool = aborted
+        ) -> tuple[RecordLocation, ...]:
             for entry, place in zip(entries, places, strict=True):
                 entry.status = Status.HIDDEN if aborted else Status.VISIBLE
                 world.log.append((place.topic, place.partition), "", status=Status.HIDDEN)
@@ -178,16 +182,16 @@ def reader(world: World, name: str) -> Steps:
         partition = world.random.choice(PLAIN)
         committed = world.random.random() < 0.5
         position = world.log.starts[partition]
-        begins = (Place(*partition, position),)
+        begins = (RecordLocation(*partition, position),)
         for _ in range(world.random.randint(2, 12)):
-            call = world.story.begin(Poll(f"{name}.{sessions}", committed=committed, begins=begins), name)
+            call = world.story.begin(PollCall(f"{name}.{sessions}", committed=committed, begins=begins), name)
             yield
             below = position < world.log.starts[partition]
-            seen: list[Seen] = []
+            seen: list[SeenRecord] = []
             if not below:
                 seen, after = world.log.read(partition, position, world.random.randint(1, 5), committed)
             yield
-            out_of_range = (Place(*partition, position),) if below else ()
+            out_of_range = (RecordLocation(*partition, position),) if below else ()
             world.story.end(call, seen=tuple(seen), out_of_range=out_of_range)
             yield
             if below:
@@ -202,17 +206,17 @@ def member(world: World, name: str) -> Steps:
         if world.random.random() < 0.3 and generation != world.generation:
             generation = world.generation
             positions = {one: world.committed.get(one, 0) for one, owner in world.owners.items() if owner == name}
-            places = tuple(Place(*partition, -1) for partition in positions)
-            world.story.call(Owned("g", name, generation), OK, name, places=places)
+            places = tuple(RecordLocation(*partition, -1) for partition in positions)
+            world.story.call(OwnedCall("g", name, generation), OK, name, places=places)
         for partition, position in list(positions.items()):
-            call = world.story.begin(Poll(f"{name}.{generation}", subscribed=True, committed=True), name)
+            call = world.story.begin(PollCall(f"{name}.{generation}", subscribed=True, committed=True), name)
             yield
             seen, positions[partition] = world.log.read(partition, position, 4, committed=True)
             world.story.end(call, seen=tuple(seen))
         yield
         if positions:
-            offsets = tuple(Place(*partition, position) for partition, position in positions.items())
-            call = world.story.begin(Commit("g", offsets, generation), name)
+            offsets = tuple(RecordLocation(*partition, position) for partition, position in positions.items())
+            call = world.story.begin(CommitCall("g", offsets, generation), name)
             yield
             if generation == world.generation:
                 world.committed.update(positions)
@@ -235,15 +239,15 @@ def asker(world: World, name: str) -> Steps:
     """Asks for bounds and for committed offsets; and moves the start of the short topic."""
     short = ("short", 0)
     while True:
-        call = world.story.begin(Bounds(tuple({topic for topic, _ in PLAIN})), name)
+        call = world.story.begin(BoundsCall(tuple({topic for topic, _ in PLAIN})), name)
         yield
-        starts = tuple(Place(*partition, world.log.starts[partition]) for partition in PLAIN)
-        ends = tuple(Place(*partition, len(world.log.entries[partition])) for partition in PLAIN)
+        starts = tuple(RecordLocation(*partition, world.log.starts[partition]) for partition in PLAIN)
+        ends = tuple(RecordLocation(*partition, len(world.log.entries[partition])) for partition in PLAIN)
         yield
         world.story.end(call, starts=starts, ends=ends)
-        call = world.story.begin(Committed("g"), name)
+        call = world.story.begin(CommittedCall("g"), name)
         yield
-        places = tuple(Place(*partition, world.committed.get(partition, -1)) for partition in GROUP_PARTITIONS)
+        places = tuple(RecordLocation(*partition, world.committed.get(partition, -1)) for partition in GROUP_PARTITIONS)
         yield
         world.story.end(call, places=places)
         if world.random.random() < 0.2:
@@ -255,9 +259,9 @@ def table_writer(world: World, name: str) -> Steps:
     while True:
         keys = world.random.sample("abcdef", k=world.random.randint(1, 3))
         rows = {key: None if world.random.random() < 0.2 else world.value() for key in keys}
-        call = world.story.begin(Change(tuple(("orders", key, value) for key, value in rows.items())), name, "sql")
+        call = world.story.begin(ChangeCall(tuple(("orders", key, value) for key, value in rows.items())), name, "sql")
 
-        def apply(rows: dict[str, str | None] = rows) -> tuple[Place, ...]:
+        def apply(rows: dict[str, str | None] = rows) -> tuple[RecordLocation, ...]:
             for key, value in rows.items():
                 if value is not None:
                     world.rows[key] = value
@@ -267,7 +271,7 @@ def table_writer(world: World, name: str) -> Steps:
             return ()
 
         yield from world.write(call, apply)
-        call = world.story.begin(Rows("orders"), name, "sql")
+        call = world.story.begin(RowsCall("orders"), name, "sql")
         yield
         read = tuple(world.rows.items())
         yield
@@ -284,7 +288,7 @@ def router(world: World, name: str) -> Steps:
 
 def queue_worker(world: World, name: str) -> Steps:
     while True:
-        call = world.story.begin(Take("q"), name, "queue")
+        call = world.story.begin(TakeCall("q"), name, "queue")
         yield
         free = [one for one in range(len(world.log.entries["queue", 0])) if one not in world.acked and one not in world.taken]
         mine = free[:3]
@@ -294,12 +298,12 @@ def queue_worker(world: World, name: str) -> Steps:
 
 def settle(world: World, name: str, call: int, mine: list[int]) -> Steps:
     entries = world.log.entries["queue", 0]
-    world.story.end(call, seen=tuple(Seen(Place("queue", 0, offset), entries[offset].value) for offset in mine))
+    world.story.end(call, seen=tuple(SeenRecord(RecordLocation("queue", 0, offset), entries[offset].value) for offset in mine))
     yield
     acked = world.random.random() < 0.8
-    call = world.story.begin(Settle("q", tuple(entries[offset].value for offset in mine), acked), name, "queue")
+    call = world.story.begin(SettleCall("q", tuple(entries[offset].value for offset in mine), acked), name, "queue")
 
-    def apply() -> tuple[Place, ...]:
+    def apply() -> tuple[RecordLocation, ...]:
         if acked:
             world.acked.update(mine)
         return ()
@@ -324,23 +328,23 @@ def finish(world: World) -> None:
     entries = log.entries["queue", 0]
     left = [offset for offset in range(len(entries)) if offset not in world.acked]
     story.call(
-        Take("q", final=True),
+        TakeCall("q", final=True),
         OK,
         "drain",
         "queue",
-        seen=tuple(Seen(Place("queue", 0, one), entries[one].value) for one in left),
+        seen=tuple(SeenRecord(RecordLocation("queue", 0, one), entries[one].value) for one in left),
     )
-    story.call(Settle("q", tuple(entries[offset].value for offset in left)), OK, "drain", "queue")
-    story.call(Take("q", final=True), OK, "drain", "queue")
+    story.call(SettleCall("q", tuple(entries[offset].value for offset in left)), OK, "drain", "queue")
+    story.call(TakeCall("q", final=True), OK, "drain", "queue")
     for surface in ("kafka", "http", "sql"):
         for partition in (*PLAIN, OWN, ROUTED):
             seen, _ = log.read(partition, log.starts[partition], 1 << 30, committed=True)
-            what = Poll(f"final {partition}", committed=True, final=True)
+            what = PollCall(f"final {partition}", committed=True, final=True)
             story.call(what, OK, f"final {surface}", surface, seen=tuple(seen))
-    starts = tuple(Place(*partition, log.starts[partition]) for partition in PLAIN)
-    ends = tuple(Place(*partition, len(log.entries[partition])) for partition in PLAIN)
-    story.call(Bounds(("t", "u", "short", "queue")), starts=starts, ends=ends)
-    story.call(Rows("orders", final=True), surface="sql", rows=tuple(world.rows.items()))
+    starts = tuple(RecordLocation(*partition, log.starts[partition]) for partition in PLAIN)
+    ends = tuple(RecordLocation(*partition, len(log.entries[partition])) for partition in PLAIN)
+    story.call(BoundsCall(("t", "u", "short", "queue")), starts=starts, ends=ends)
+    story.call(RowsCall("orders", final=True), surface="sql", rows=tuple(world.rows.items()))
 
 
 def right_history(seed: int, steps: int) -> Story:

@@ -1,6 +1,6 @@
 """I1 to I5: what is in the log."""
 
-from chaos.history import Outcome
+from chaos.history import CallOutcome
 from tests.unit.chaos.histories import FAILED, OK, UNKNOWN, Story, broken, violations
 
 
@@ -139,7 +139,7 @@ def test_a_refused_send_must_never_be_read() -> None:
 
 def test_an_aborted_transaction_is_for_readers_of_open_ones_only() -> None:
     for committed in (True, False):
-        for outcome in (Outcome.OK, Outcome.UNKNOWN):
+        for outcome in (CallOutcome.OK, CallOutcome.UNKNOWN):
             story = Story()
             story.transaction("a@t/0:0", outcome=outcome, aborted=True)
             story.poll("a@0", committed=committed)

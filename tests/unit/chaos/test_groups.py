@@ -1,6 +1,6 @@
 """I9: owners, generations and committed offsets."""
 
-from chaos.history import Commit, Committed
+from chaos.history import CommitCall, CommittedCall
 from tests.unit.chaos.histories import FAILED, OK, UNKNOWN, Story, broken, place, violations
 
 
@@ -37,7 +37,7 @@ def test_a_commit_of_an_old_generation_must_be_refused() -> None:
 
 def test_a_commit_that_was_under_way_when_the_generation_changed_is_well() -> None:
     story = Story()
-    commit = story.begin(Commit("g", (place("t/0", 5),), generation=1))
+    commit = story.begin(CommitCall("g", (place("t/0", 5),), generation=1))
     story.owned("m2", 2, "t/0", worker="r2")
     story.end(commit)
     assert not violations(story, "fenced-commit")
@@ -93,7 +93,7 @@ def test_a_question_during_a_commit_may_be_answered_either_way() -> None:
     for read in (5, 9):
         story = Story()
         story.commit(5)
-        asked = story.begin(Committed("g"))
+        asked = story.begin(CommittedCall("g"))
         story.commit(9)
         story.end(asked, places=(place("t/0", read),))
         assert broken(story) == set()
@@ -101,8 +101,8 @@ def test_a_question_during_a_commit_may_be_answered_either_way() -> None:
 
 def test_an_offset_that_falls_between_two_reads_is_named() -> None:
     story = Story()
-    first = story.begin(Commit("g", (place("t/0", 5),)), worker="w1")
-    second = story.begin(Commit("g", (place("t/0", 9),)), worker="w2")
+    first = story.begin(CommitCall("g", (place("t/0", 5),)), worker="w1")
+    second = story.begin(CommitCall("g", (place("t/0", 9),)), worker="w2")
     story.end(first)
     story.end(second)
     reads = (story.committed(9), story.committed(5))

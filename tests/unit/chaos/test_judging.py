@@ -7,9 +7,8 @@ import pytest
 
 from chaos.checker.judging import judge
 from chaos.checker.timeline import Timeline
-from chaos.checker.violation import Verdict
-from chaos.checker.window import window
-from chaos.history import Completed, Fault, Outcome, Poll, write_lines
+from chaos.checker.violation import Verdict, window
+from chaos.history import CallOutcome, Completed, Fault, PollCall, write_lines
 from chaos.judge import main
 from chaos.run_record import Mutant, RunRecord, write_record
 from tests.unit.chaos.histories import FAILED, UNKNOWN, Story
@@ -65,7 +64,7 @@ def test_without_final_reads_the_verdict_is_unknown() -> None:
 
 def test_final_reads_that_failed_on_a_surface_are_in_doubt() -> None:
     story = good_story()
-    failed = story.call(Poll("by http", committed=True, final=True), UNKNOWN, surface="http")
+    failed = story.call(PollCall("by http", committed=True, final=True), UNKNOWN, surface="http")
     assert judge(story.lines).doubts == (f"the final read of call {failed} by http did not succeed",)
     story.final("a@0 b@1", surface="http", session="by http")
     assert judge(story.lines).verdict is Verdict.PASS
@@ -186,5 +185,5 @@ def test_a_mutant_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_a_completion_before_its_invocation_is_in_doubt() -> None:
     story = good_story()
-    story.write(Completed(0.0, 99, Outcome.OK))
+    story.write(Completed(0.0, 99, CallOutcome.OK))
     assert judge(story.lines).verdict is Verdict.UNKNOWN

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos.history import Bounds, Poll, Send
+from chaos.history import BoundsCall, PollCall, SendCall
 from tests.unit.chaos.histories import UNKNOWN, Story, broken, place, records, violations
 
 
@@ -22,8 +22,8 @@ def test_a_later_send_with_a_lower_offset_is_named_with_both_calls() -> None:
 
 def test_sends_that_overlap_may_be_ordered_either_way() -> None:
     story = Story()
-    first = story.begin(Send(((place("t/0"), "a"),)))
-    second = story.begin(Send(((place("t/0"), "b"),)))
+    first = story.begin(SendCall(((place("t/0"), "a"),)))
+    second = story.begin(SendCall(((place("t/0"), "b"),)))
     story.end(first, places=(place("t/0", 1),))
     story.end(second, places=(place("t/0", 0),))
     assert not violations(story, "nonmonotonic-send")
@@ -34,7 +34,7 @@ def test_within_a_send_later_records_lie_behind() -> None:
     for offsets, wrong in (((0, 1), False), ((1, 0), True)):
         story = Story()
         asked = tuple((place("t/0"), value) for value in "ab")
-        story.call(Send(asked), places=tuple(place("t/0", offset) for offset in offsets))
+        story.call(SendCall(asked), places=tuple(place("t/0", offset) for offset in offsets))
         assert bool(violations(story, "int-nonmonotonic-send")) is wrong
 
 
@@ -71,7 +71,7 @@ def test_an_offset_below_a_known_end_is_stale() -> None:
 
 def test_a_question_that_was_under_way_may_miss_what_was_acked_meanwhile() -> None:
     story = Story()
-    asked = story.begin(Bounds(("t",)))
+    asked = story.begin(BoundsCall(("t",)))
     story.send("a", at=0)
     story.end(asked, ends=(place("t/0", 0),))
     assert not violations(story, "stale-end")
@@ -158,7 +158,7 @@ def test_a_rebalance_excuses_subscribed_reads_alone() -> None:
 def test_a_rebalance_within_a_poll_excuses_what_the_poll_brought() -> None:
     story = Story()
     story.poll("a@0 b@1", subscribed=True)
-    call = story.begin(Poll("s", subscribed=True), worker="r1")
+    call = story.begin(PollCall("s", subscribed=True), worker="r1")
     story.owned("m1", 2, "t/0", worker="r1")
     story.end(call, seen=records("c@2 a@0", "t/0"))
     assert not violations(story, "nonmonotonic-poll")
@@ -178,7 +178,7 @@ def test_a_reader_below_the_start_that_is_told_is_well() -> None:
     story.declare("t", kept=False)
     story.send("a b c", at=0)
     story.poll("a@0", session="s1")
-    story.call(Poll("s1"), worker="r1", out_of_range=(place("t/0", 1),))
+    story.call(PollCall("s1"), worker="r1", out_of_range=(place("t/0", 1),))
     story.poll("c@2", session="s2")
     story.final("c@2")
     story.bounds(2, 3)
@@ -222,6 +222,6 @@ def test_nothing_leaves_a_topic_without_retention() -> None:
 def test_a_refused_offset_of_a_topic_without_retention_is_named_and_excuses_nothing() -> None:
     story = Story()
     story.send("a b", at=0)
-    story.call(Poll("s"), worker="r1", out_of_range=(place("t/0", 2),))
+    story.call(PollCall("s"), worker="r1", out_of_range=(place("t/0", 2),))
     story.final("a@0")
     assert broken(story) == {"kept-record-gone", "unseen"}

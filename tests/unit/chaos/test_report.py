@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chaos.history import Fault, Sample, write_lines
+from chaos.history import Fault, ResourceSample, write_lines
 from chaos.report import main
 from chaos.run_record import HISTORY_FILE, Mutant, RunRecord, write_record
 from tests.unit.chaos.histories import FAILED, UNKNOWN, Story
@@ -41,8 +41,8 @@ def sound_story() -> Story:
     story.write(Fault(1.5, "slow syncs", until=2.0))
     story.tick(4.5 - story.now - 0.1)
     story.send("d", at=1)
-    story.write(Sample(story.tick(), 300 << 20, 50, 20, 0))
-    story.write(Sample(story.tick(), 200 << 20, 50, 20, 0))
+    story.write(ResourceSample(story.tick(), 300 << 20, 50, 20, 0))
+    story.write(ResourceSample(story.tick(), 200 << 20, 50, 20, 0))
     story.phase("final")
     story.final("a@0 d@1")
     return story

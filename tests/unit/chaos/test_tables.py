@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos.history import Change, Rows
+from chaos.history import ChangeCall, RowsCall
 from tests.unit.chaos.histories import FAILED, UNKNOWN, Story, broken, violations
 
 OWN = "orders.changes"
@@ -75,7 +75,7 @@ def test_a_row_that_nobody_wrote_is_made_up() -> None:
 def test_within_a_transaction_the_last_change_of_a_row_counts() -> None:
     for value, wrong in (("v2", False), ("v1", True)):
         story = Story()
-        story.call(Change((("orders", "k", "v1"), ("orders", "k", "v2"))))
+        story.call(ChangeCall((("orders", "k", "v1"), ("orders", "k", "v2"))))
         story.rows(k=value)
         assert bool(violations(story, "stale-row")) is wrong
 
@@ -84,7 +84,7 @@ def test_a_read_during_a_change_may_show_either() -> None:
     for value in ("v1", "v2"):
         story = Story()
         story.change(k="v1")
-        asked = story.begin(Rows("orders"))
+        asked = story.begin(RowsCall("orders"))
         story.change(k="v2")
         story.end(asked, rows=(("k", value),))
         assert not violations(story, "stale-row")
@@ -152,8 +152,8 @@ def test_changes_of_a_key_out_of_order_are_named() -> None:
 def test_changes_of_two_keys_or_at_one_time_have_no_order() -> None:
     story = new_story()
     story.change(k="v1")
-    first = story.begin(Change((("orders", "j", "v2"),)))
-    second = story.begin(Change((("orders", "j", "v3"),)))
+    first = story.begin(ChangeCall((("orders", "j", "v2"),)))
+    second = story.begin(ChangeCall((("orders", "j", "v3"),)))
     story.end(first)
     story.end(second)
     story.events("j=v3@0 j=v2@1 k=v1@2")
@@ -171,7 +171,7 @@ def test_a_transaction_of_which_one_event_is_missing_is_torn() -> None:
 def test_a_transaction_over_two_tables_is_torn_like_one_of_one() -> None:
     story = new_story()
     story.declare("customers.changes", table="customers")
-    story.call(Change((("orders", "k", "v1"), ("customers", "k", "v2"))), UNKNOWN)
+    story.call(ChangeCall((("orders", "k", "v1"), ("customers", "k", "v2"))), UNKNOWN)
     story.events("k=v1@0")
     assert violations(story, "torn-change")
     story.events("k=v2@0", where="customers.changes/0")

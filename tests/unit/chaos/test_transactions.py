@@ -1,7 +1,7 @@
 """I10: transactions and atomic sends."""
 
-from chaos.checker.cycles import find_cycles
-from chaos.history import Send
+from chaos.checker.transactions import find_cycles
+from chaos.history import SendCall
 from tests.unit.chaos.histories import UNKNOWN, Story, broken, place, violations
 
 
@@ -43,7 +43,7 @@ def test_a_part_that_has_left_by_retention_is_not_missing() -> None:
 def test_an_atomic_send_is_torn_like_a_transaction() -> None:
     for atomic in (True, False):
         story = Story()
-        story.call(Send(((place("t/0"), "a"), (place("u/0"), "b")), atomic=atomic), UNKNOWN)
+        story.call(SendCall(((place("t/0"), "a"), (place("u/0"), "b")), atomic=atomic), UNKNOWN)
         story.final("a@t/0:0")
         assert bool(violations(story, "torn-transaction")) is atomic
 

@@ -13,17 +13,17 @@ from pathlib import Path
 
 from chaos.disk import Disk
 from chaos.faults.shim import Shim
-from chaos.history import Fault, Inspected, Sample, Stopped
+from chaos.history import Fault, FsckInspection, ResourceSample, ServerStopped
 from chaos.pipeline import PipelineProcess
 from chaos.recorder import Recorder
-from chaos.serving import Server
+from chaos.server_process import ServerProcess
 from tests.support.proxy import FaultyProxy
 
 SAMPLE_SECONDS = 1.0
 FSCK_SECONDS = 60.0
 
 
-class Stage:
+class Testbed:
     """`with Stage(home, recorder) as stage:`; the server is started by `start`."""
 
     def __init__(self, home: Path, recorder: Recorder, environment: Mapping[str, str] | None = None) -> None:
@@ -31,7 +31,7 @@ class Stage:
         self.recorder = recorder
         self.disk = Disk(home)
         self.shim = Shim(home)
-        self.server = Server(
+        self.server = ServerProcess(
             self.disk.folder, home / "server.log", environment={**self.shim.environment, **(environment or {})}
         )
         self.kafka_network = FaultyProxy(f"http://{self.server.kafka}")
@@ -45,7 +45,7 @@ class Stage:
         self._ended = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="sampler", daemon=True)
 
-    def __enter__(self) -> "Stage":
+    def __enter__(self) -> "Testbed":
         self.kafka_network.__enter__()
         self.http_network.__enter__()
         self.server.advertise = self.kafka
@@ -94,7 +94,7 @@ class Stage:
         """SIGTERM, and how long the server took."""
         began = time.monotonic()
         code = self.server.terminate()
-        self.recorder.write(Stopped(self.recorder.now(), round(time.monotonic() - began, 3), code))
+        self.recorder.write(ServerStopped(self.recorder.now(), round(time.monotonic() - began, 3), code))
 
     def inspect(self, folder: Path | None = None, *, damaged: bool = False) -> tuple[str, ...]:
         """`tailrace fsck` of the server's folder, or of a copy that was damaged on purpose."""
@@ -103,12 +103,12 @@ class Stage:
         findings = tuple(line for line in done.stdout.splitlines() if line.startswith("wrong: "))
         if done.returncode and not findings:
             findings = (f"exit code {done.returncode}: {done.stderr.strip()[-300:]}",)
-        self.recorder.write(Inspected(self.recorder.now(), findings, damaged))
+        self.recorder.write(FsckInspection(self.recorder.now(), findings, damaged))
         return findings
 
     def _sample(self) -> None:
         while not self._ended.wait(SAMPLE_SECONDS):
             taken = self.server.taken() if self.server.is_running else None
             if taken is not None:
-                self.recorder.write(Sample(self.recorder.now(), *taken, self.disk.used_bytes()))
+                self.recorder.write(ResourceSample(self.recorder.now(), *taken, self.disk.used_bytes()))
             self.recorder.flush()

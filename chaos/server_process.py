@@ -34,7 +34,7 @@ min_free_bytes = 4194304
 """
 
 
-class Taken(NamedTuple):
+class ResourceUsage(NamedTuple):
     """What the process takes of the machine."""
 
     rss_bytes: int
@@ -46,7 +46,7 @@ class ServerError(Exception):
     """The server did not come up, or did not end. The message says what it wrote last."""
 
 
-class Server:
+class ServerProcess:
     """At most one process at a time. `environment` is that of all its lives; a start may add to it."""
 
     def __init__(self, folder: Path, log: Path, *, advertise: str = "", environment: Mapping[str, str] | None = None) -> None:
@@ -125,10 +125,10 @@ class Server:
             process.stdout.close()
         return code
 
-    def taken(self) -> Taken | None:
+    def taken(self) -> ResourceUsage | None:
         try:
             process = psutil.Process(self._current().pid)
-            return Taken(process.memory_info().rss, process.num_fds(), process.num_threads())
+            return ResourceUsage(process.memory_info().rss, process.num_fds(), process.num_threads())
         except (psutil.Error, ServerError):
             return None
 

@@ -4,7 +4,7 @@ import pytest
 
 from chaos.checker.availability import Availability
 from chaos.checker.timeline import Timeline
-from chaos.history import Fault, Inspected, Sample, Stopped
+from chaos.history import Fault, FsckInspection, ResourceSample, ServerStopped
 from tests.unit.chaos.histories import UNKNOWN, Story, violations
 
 MIB = 1024 * 1024
@@ -75,20 +75,20 @@ def test_a_surface_that_was_not_in_use_has_nothing_to_recover() -> None:
 @pytest.mark.parametrize(("seconds", "code", "wrong"), [(9.9, 0, False), (10.1, 0, True), (1.0, 1, True)])
 def test_a_stop_takes_ten_seconds_and_ends_well(seconds: float, code: int, wrong: bool) -> None:
     story = Story()
-    story.write(Stopped(1.0, seconds, code))
+    story.write(ServerStopped(1.0, seconds, code))
     assert bool(violations(story, "slow-stop")) is wrong
 
 
 @pytest.mark.parametrize(
     ("end", "grown"),
     [
-        (Sample(0, 250 * MIB, 60, 30, 0), []),
-        (Sample(0, 500 * MIB, 60, 30, 0), ["MiB of memory"]),
-        (Sample(0, 250 * MIB, 600, 30, 0), ["open files"]),
-        (Sample(0, 250 * MIB, 60, 90, 0), ["threads"]),
+        (ResourceSample(0, 250 * MIB, 60, 30, 0), []),
+        (ResourceSample(0, 500 * MIB, 60, 30, 0), ["MiB of memory"]),
+        (ResourceSample(0, 250 * MIB, 600, 30, 0), ["open files"]),
+        (ResourceSample(0, 250 * MIB, 60, 90, 0), ["threads"]),
     ],
 )
-def test_what_does_not_come_back_to_its_base_is_a_leak(end: Sample, grown: list[str]) -> None:
+def test_what_does_not_come_back_to_its_base_is_a_leak(end: ResourceSample, grown: list[str]) -> None:
     story = Story()
     for name, rss, files, threads in (
         ("steady", 200 * MIB, 50, 20),
@@ -98,19 +98,19 @@ def test_what_does_not_come_back_to_its_base_is_a_leak(end: Sample, grown: list[
     ):
         story.phase(name)
         for _ in range(4):
-            story.write(Sample(story.tick(), rss, files, threads, 0))
+            story.write(ResourceSample(story.tick(), rss, files, threads, 0))
     found = [violation.message for violation in violations(story, "leak")]
     assert [what for what in ("MiB of memory", "open files", "threads") if any(what in text for text in found)] == grown
 
 
 def test_findings_of_fsck_are_named_unless_files_were_damaged_on_purpose() -> None:
     story = Story()
-    story.write(Inspected(1.0))
-    story.write(Inspected(2.0, ("segment 3: bad checksum",), damaged=True))
+    story.write(FsckInspection(1.0))
+    story.write(FsckInspection(2.0, ("segment 3: bad checksum",), damaged=True))
     assert not violations(story, "fsck-finding")
     assert not violations(story, "damage-not-found")
-    story.write(Inspected(3.0, ("segment 4: bad checksum",)))
-    story.write(Inspected(4.0, damaged=True))
+    story.write(FsckInspection(3.0, ("segment 4: bad checksum",)))
+    story.write(FsckInspection(4.0, damaged=True))
     assert [violation.begins for violation in violations(story, "fsck-finding")] == [3.0]
     assert [violation.begins for violation in violations(story, "damage-not-found")] == [4.0]
 

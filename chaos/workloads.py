@@ -1,0 +1,294 @@
+"""A workload: it prepares topics on a fresh server and brings its workers."""
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from chaos.api import RefusedError, ServerApi
+from chaos.history import DeclaredTopic, SeenRecord
+from chaos.testbed import Testbed
+from chaos.workers import aio, librdkafka
+from chaos.workers.http_members import CommittedOffsetsPoller, HttpMember
+from chaos.workers.http_topics import BoundsPoller, HttpPublisher, HttpReader
+from chaos.workers.kafka_members import KafkaMember
+from chaos.workers.librdkafka import LibrdkafkaReader, LibrdkafkaSender
+from chaos.workers.queue_members import VISIBILITY_MS, QueueMember, SdkQueueMember, settle, take
+from chaos.workers.sdk import SdkPublisher, SdkReader
+from chaos.workers.sql_topics import SqlPublisher, SqlReader
+from chaos.workers.tables import CREATE, TableReader, TableWriter, change_seen, read_table, routed_seen
+from chaos.workers.transactions import Processor
+from chaos.workers.worker import TopicShape, Worker, WorkerContext
+
+
+class WorkloadRate(NamedTuple):
+    """How much of it: operations a second, for each worker in proportion."""
+
+    factor: float = 1.0
+
+    def per_second(self, usual: float) -> float:
+        return usual * self.factor
+
+
+class Workload:
+    """`prepare` once, then the workers of `workers`; `topics` are what is read at the end."""
+
+    name = ""
+
+    def __init__(self, site: WorkerContext, seed: int, load: WorkloadRate) -> None:
+        self.site = site
+        self.seed = seed
+        self.load = load
+        self.topics: list[TopicShape] = []
+
+    def prepare(self, api: ServerApi) -> None:
+        raise NotImplementedError
+
+    def attend(self, stage: Testbed) -> None:
+        """Start what it needs besides the server."""
+
+    def workers(self) -> Sequence[Worker]:
+        raise NotImplementedError
+
+    def translate(self, seen: SeenRecord) -> SeenRecord:
+        """A record as the checker wants it, for topics that hold more than plain values."""
+        return seen
+
+    def finish(self, api: ServerApi) -> None:
+        """Last questions of its own, when all workers have ended and nothing fails any more."""
+
+    def make_topic(self, api: ServerApi, name: str, partitions: int, *, kept: bool = True, **settings: object) -> TopicShape:
+        shape = TopicShape(f"{self.name}.{name}", partitions)
+        api.create_topic(shape.name, partitions, **settings)
+        self.declare(shape, kept=kept)
+        return shape
+
+    def declare(self, shape: TopicShape, *, kept: bool = True, table: str = "", routed: bool = False) -> None:
+        recorder = self.site.recorder
+        recorder.write(DeclaredTopic(recorder.now(), shape.name, kept, table, routed))
+        self.topics.append(shape)
+
+
+class QueueWorkload(Workload):
+    name = "queue"
+
+    def prepare(self, api: ServerApi) -> None:
+        for number in range(3):
+            self.make_topic(api, f"t{number}", 3)
+
+    def workers(self) -> Sequence[Worker]:
+        site, seed, rate = self.site, self.seed, self.load.per_second
+        return [
+            librdkafka.LibrdkafkaSender("rd-send-1", site, seed, rate(12), self.topics),
+            librdkafka.LibrdkafkaSender("rd-send-2", site, seed, rate(12), self.topics),
+            aio.AioSender("aio-send", site, seed, rate(15), self.topics),
+            librdkafka.LibrdkafkaReader("rd-read-1", site, seed, rate(10), self.topics),
+            librdkafka.LibrdkafkaReader("rd-read-2", site, seed, rate(10), self.topics, committed=False),
+            aio.AioReader("aio-read", site, seed, rate(10), self.topics),
+            BoundsPoller("bounds", site, seed, rate(4), self.topics),
+        ]
+
+
+RANGE_GROUP = "groups-range"
+COOPERATIVE_GROUP = "groups-cooperative"
+
+
+class GroupsWorkload(Workload):
+    """One group of clients of both kinds, and one that shares out step by step."""
+
+    name = "groups"
+
+    def prepare(self, api: ServerApi) -> None:
+        self.make_topic(api, "t0", 4)
+        self.make_topic(api, "t1", 2)
+
+    def workers(self) -> Sequence[Worker]:
+        site, seed, rate = self.site, self.seed, self.load.per_second
+        return [
+            LibrdkafkaSender("gr-send", site, seed, rate(12), self.topics),
+            KafkaMember("gr-rd-1", site, seed, rate(5), self.topics, RANGE_GROUP, "range"),
+            HttpMember("gr-http-1", site, seed, rate(4), self.topics, RANGE_GROUP),
+            HttpMember("gr-http-2", site, seed, rate(4), self.topics, RANGE_GROUP),
+            KafkaMember("gr-rd-2", site, seed, rate(5), self.topics, COOPERATIVE_GROUP, "cooperative-sticky"),
+            KafkaMember("gr-rd-3", site, seed, rate(5), self.topics, COOPERATIVE_GROUP, "cooperative-sticky"),
+            CommittedOffsetsPoller("gr-ask", site, seed, rate(3), (RANGE_GROUP, COOPERATIVE_GROUP)),
+        ]
+
+
+TRANSACTIONS_GROUP = "transactions"
+
+
+class TransactionsWorkload(Workload):
+    name = "transactions"
+
+    def prepare(self, api: ServerApi) -> None:
+        self._source = self.make_topic(api, "in", 2)
+        self._target = self.make_topic(api, "out", 3)
+
+    def workers(self) -> Sequence[Worker]:
+        site, seed, rate = self.site, self.seed, self.load.per_second
+        first, second = self._source.places
+        return [
+            LibrdkafkaSender("tx-send", site, seed, rate(6), [self._source]),
+            Processor("tx-1", site, seed, rate(4), [first], self._target, TRANSACTIONS_GROUP),
+            Processor("tx-2", site, seed, rate(4), [second], self._target, TRANSACTIONS_GROUP),
+            LibrdkafkaReader("tx-read-1", site, seed, rate(8), [self._target]),
+            LibrdkafkaReader("tx-read-2", site, seed, rate(4), [self._target], committed=False),
+            CommittedOffsetsPoller("tx-ask", site, seed, rate(2), (TRANSACTIONS_GROUP,)),
+        ]
+
+
+QUEUES_GROUP = "queues-workers"
+QUEUES_PATTERN = "queues.*"
+EMPTY_SECONDS = 60.0
+
+
+class QueuesWorkload(Workload):
+    name = "queues"
+
+    def prepare(self, api: ServerApi) -> None:
+        self.make_topic(api, "t0", 2)
+        self.make_topic(api, "t1", 1)
+
+    def workers(self) -> Sequence[Worker]:
+        site, seed, rate = self.site, self.seed, self.load.per_second
+        return [
+            LibrdkafkaSender("qu-send", site, seed, rate(5), self.topics),
+            QueueMember("qu-http-1", site, seed, rate(4), self.topics, QUEUES_GROUP, QUEUES_PATTERN),
+            QueueMember("qu-http-2", site, seed, rate(4), self.topics, QUEUES_GROUP, QUEUES_PATTERN),
+            SdkQueueMember("qu-sdk", site, seed, rate(4), QUEUES_GROUP, QUEUES_PATTERN),
+        ]
+
+    def finish(self, api: ServerApi) -> None:
+        """Take and acknowledge until nothing has come for longer than anybody may keep a record."""
+        deadline = time.monotonic() + EMPTY_SECONDS
+        last = time.monotonic()
+        while time.monotonic() < min(last + VISIBILITY_MS / 1000 + 1, deadline):
+            taken = take(self.site.recorder, api, "qu-final", QUEUES_GROUP, QUEUES_PATTERN, 200, final=True)
+            for receipt, value in taken:
+                settle(self.site.recorder, api, "qu-final", QUEUES_GROUP, receipt, value, acked=True)
+                last = time.monotonic()
+
+
+KEEP_BYTES = 60_000
+PADDING = 1_500
+
+
+class RetentionWorkload(Workload):
+    """Topics keep so little that a slow reader falls off, and segments die and are cleaned."""
+
+    name = "retention"
+
+    def prepare(self, api: ServerApi) -> None:
+        self.make_topic(api, "t0", 2, kept=False, retention_max_bytes=KEEP_BYTES)
+        self.make_topic(api, "t1", 1, kept=False, retention_max_bytes=KEEP_BYTES)
+
+    def workers(self) -> Sequence[Worker]:
+        site, seed, rate = self.site, self.seed, self.load.per_second
+        return [
+            LibrdkafkaSender("re-send", site, seed, rate(12), self.topics, padding=PADDING),
+            LibrdkafkaReader("re-read", site, seed, rate(10), self.topics),
+            LibrdkafkaReader("re-slow", site, seed, rate(0.5), self.topics, slow=True, reassign=0),
+            HttpReader("re-http", site, seed, rate(2), self.topics),
+            BoundsPoller("re-bounds", site, seed, rate(4), self.topics),
+        ]
+
+
+TABLES = ("shop.orders", "shop.customers")
+
+
+class TablesWorkload(Workload):
+    name = "tables"
+
+    def prepare(self, api: ServerApi) -> None:
+        for table in TABLES:
+            api.sql(CREATE.format(table))
+            self.declare(TopicShape(f"_changes.{table}", 1), table=table)
+
+    def workers(self) -> Sequence[Worker]:
+        site, seed, rate = self.site, self.seed, self.load.per_second
+        return [
+            TableWriter("tb-write-1", site, seed, rate(12), TABLES),
+            TableWriter("tb-write-2", site, seed, rate(12), TABLES),
+            TableReader("tb-read", site, seed, rate(4), TABLES),
+        ]
+
+    def translate(self, seen: SeenRecord) -> SeenRecord:
+        return change_seen(seen)
+
+    def finish(self, api: ServerApi) -> None:
+        for table in TABLES:
+            read_table(self.site.recorder, api, "tb-final", table, final=True)
+
+
+class MixedWorkload(Workload):
+    name = "mixed"
+
+    def prepare(self, api: ServerApi) -> None:
+        self.make_topic(api, "t0", 3)
+        self.make_topic(api, "t1", 1)
+
+    def workers(self) -> Sequence[Worker]:
+        site, seed, rate = self.site, self.seed, self.load.per_second
+        return [
+            librdkafka.LibrdkafkaSender("mx-rd-send", site, seed, rate(6), self.topics),
+            aio.AioSender("mx-aio-send", site, seed, rate(6), self.topics),
+            HttpPublisher("mx-http-send", site, seed, rate(6), self.topics),
+            SqlPublisher("mx-sql-send", site, seed, rate(4), self.topics),
+            SdkPublisher("mx-sdk-send", site, seed, rate(6), self.topics),
+            librdkafka.LibrdkafkaReader("mx-rd-read", site, seed, rate(6), self.topics),
+            aio.AioReader("mx-aio-read", site, seed, rate(6), self.topics),
+            HttpReader("mx-http-read", site, seed, rate(6), self.topics),
+            SqlReader("mx-sql-read", site, seed, rate(2), self.topics),
+            SdkReader("mx-sdk-read", site, seed, rate(6), self.topics),
+            BoundsPoller("mx-bounds", site, seed, rate(3), self.topics),
+        ]
+
+
+CDC_TABLE = "crm.people"
+ROUTED = ("cdc.all", "cdc.again")
+CDC_PARTITIONS = 3
+CAUGHT_UP_SECONDS = 150.0
+_ROUTE = "ALTER TOPIC {} ADD SOURCE {} ON INSERT, UPDATE, DELETE WITH (payload = 'diff')"
+
+
+class CdcWorkload(Workload):
+    name = "cdc"
+
+    def prepare(self, api: ServerApi) -> None:
+        api.sql(CREATE.format(CDC_TABLE))
+        self.declare(TopicShape(f"_changes.{CDC_TABLE}", 1), table=CDC_TABLE)
+        for topic in ROUTED:
+            api.create_topic(topic, CDC_PARTITIONS)
+            self.declare(TopicShape(topic, CDC_PARTITIONS), table=CDC_TABLE, routed=True)
+            api.sql(_ROUTE.format(topic, CDC_TABLE))
+
+    def attend(self, stage: Testbed) -> None:
+        stage.pipeline.start(stage.url)
+        stage.pipeline.await_running(stage.server.url)
+
+    def workers(self) -> Sequence[Worker]:
+        site, seed, rate = self.site, self.seed, self.load.per_second
+        return [
+            TableWriter("cd-write-1", site, seed, rate(12), (CDC_TABLE,)),
+            TableWriter("cd-write-2", site, seed, rate(12), (CDC_TABLE,)),
+            TableReader("cd-read", site, seed, rate(2), (CDC_TABLE,)),
+        ]
+
+    def translate(self, seen: SeenRecord) -> SeenRecord:
+        return change_seen(seen) if seen.place.topic.startswith("_changes.") else routed_seen(seen)
+
+    def finish(self, api: ServerApi) -> None:
+        """Wait until the pipeline has come to the end of the changes."""
+        changes = api.sql(f"SELECT count(*) FROM _changes.{CDC_TABLE}")["rows"][0][0]
+        deadline = time.monotonic() + CAUGHT_UP_SECONDS
+        while time.monotonic() < deadline and any(_count(api, topic) < changes for topic in ROUTED):
+            time.sleep(0.5)
+        read_table(self.site.recorder, api, "cd-final", CDC_TABLE, final=True)
+
+
+def _count(api: ServerApi, topic: str) -> int:
+    try:
+        count: int = api.sql(f"SELECT count(*) FROM {topic}")["rows"][0][0]
+    except RefusedError:
+        return 0
+    return count
