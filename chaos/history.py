@@ -60,7 +60,7 @@ class SendCall(msgspec.Struct, frozen=True, tag="send"):
 class PollCall(msgspec.Struct, frozen=True, tag="poll"):
     """A read. `session` names one reader's unbroken read of assigned partitions: a new one begins with each assign or seek.
 
-    `subscribed` reads may skip or step back when the group rebalances: the worker writes an `OwnedCall` whenever it does, inside
+    `subscribed` reads may skip or step back when the group rebalances: the worker writes an `OwnedCall` when it does, inside
     the poll in which it learns of it. `committed` reads see ended transactions only. `begins`, on the first poll of a session:
     the offsets from which it reads, where the worker chose them. `final` reads come last and begin at the start.
     """
@@ -271,6 +271,6 @@ def read_lines(path: Path) -> Iterator[HistoryLine]:
             yield _decoder.decode(line)
 
 
-def describe_location(place: RecordLocation) -> str:
+def label(place: RecordLocation) -> str:
     offset = f"offset {place.offset}" if place.offset >= 0 else "an offset that nobody told"
     return f"{place.topic}/{place.partition} {offset}"

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 from chaos.checker.evidence import Evidence, ReadRecord, Visibility, WrittenRecord
 from chaos.checker.timeline import Op
 from chaos.checker.violation import RuleFinding, shown_by
-from chaos.history import RecordLocation, SendCall, describe_location
+from chaos.history import RecordLocation, SendCall, label
 
 
 def inconsistent_offset(evidence: Evidence) -> Iterator[RuleFinding]:
     """Two values at one offset."""
-    for one, other in evidence.sightings.differing:
+    for one, other in evidence.reads.differing:
         if one.seen.value != other.seen.value:
             yield _two_values(one.seen.place, one.seen.value, other.seen.value, one, other)
     for written in evidence.writes.by_value.values():
@@ -20,30 +20,30 @@ def inconsistent_offset(evidence: Evidence) -> Iterator[RuleFinding]:
             continue
         first = evidence.writes.at[written.place]
         if first is not written:
-            message = f"{describe_location(written.place)} was given to {first.value!r} and to {written.value!r}"
+            message = f"{label(written.place)} was given to {first.value!r} and to {written.value!r}"
             yield shown_by(message, first.op, written.op, about=(first.value, written.value))
-        sighting = evidence.sightings.at.get(written.place)
-        if sighting and sighting.seen.value != written.value:
+        read = evidence.reads.at.get(written.place)
+        if read and read.seen.value != written.value:
             yield shown_by(
-                f"{describe_location(written.place)} was given to {written.value!r}, but {sighting.seen.value!r} was read there",
+                f"{label(written.place)} was given to {written.value!r}, but {read.seen.value!r} was read there",
                 written.op,
-                sighting.op,
-                about=(written.value, sighting.seen.value),
+                read.op,
+                about=(written.value, read.seen.value),
             )
 
 
 def duplicate(evidence: Evidence) -> Iterator[RuleFinding]:
     """One value at two offsets, although it was sent by an idempotent producer."""
-    for one, other in evidence.sightings.doubled:
+    for one, other in evidence.reads.doubled:
         written = evidence.writes.by_value.get(one.seen.value)
         if written and _stored_once(written) and not evidence.table_of(one.seen.place.topic):
-            message = f"{one.seen.value!r} was sent once and read at {describe_location(one.seen.place)} and at {describe_location(other.seen.place)}"
+            message = f"{one.seen.value!r} was sent once and read at {label(one.seen.place)} and at {label(other.seen.place)}"
             yield shown_by(message, written.op, one.op, other.op, about=(one.seen.value,))
     for written in evidence.writes.by_value.values():
-        sighting = evidence.sightings.of_value.get((written.place.topic, written.value))
-        if sighting and written.place.offset >= 0 and _stored_once(written) and sighting.seen.place != written.place:
-            message = f"{written.value!r} was acked at {describe_location(written.place)} and read at {describe_location(sighting.seen.place)}"
-            yield shown_by(message, written.op, sighting.op, about=(written.value,))
+        read = evidence.reads.of_value.get((written.place.topic, written.value))
+        if read and written.place.offset >= 0 and _stored_once(written) and read.seen.place != written.place:
+            message = f"{written.value!r} was acked at {label(written.place)} and read at {label(read.seen.place)}"
+            yield shown_by(message, written.op, read.op, about=(written.value,))
 
 
 def aborted_read(evidence: Evidence) -> Iterator[RuleFinding]:
@@ -52,26 +52,26 @@ def aborted_read(evidence: Evidence) -> Iterator[RuleFinding]:
         if written.fate is not Visibility.REFUSED:
             continue
         if written.in_transaction:
-            sighting = evidence.sightings.to_committed_readers.get(written.value)
+            read = evidence.reads.to_committed_readers.get(written.value)
         else:
-            sighting = evidence.sightings.of_value.get((written.place.topic, written.value))
-        if sighting:
+            read = evidence.reads.of_value.get((written.place.topic, written.value))
+        if read:
             what = "whose transaction did not commit," if written.in_transaction else "which was refused,"
-            message = f"{written.value!r}, {what} was read at {describe_location(sighting.seen.place)}"
-            yield shown_by(message, written.op, sighting.op, about=(written.value,))
+            message = f"{written.value!r}, {what} was read at {label(read.seen.place)}"
+            yield shown_by(message, written.op, read.op, about=(written.value,))
 
 
 def never_sent(evidence: Evidence) -> Iterator[RuleFinding]:
     """A record in a topic of the run that nobody sent there."""
     writes = evidence.writes
-    for (topic, value), sighting in evidence.sightings.of_value.items():
+    for (topic, value), read in evidence.reads.of_value.items():
         if topic not in writes.topics or evidence.table_of(topic):
             continue
         written = writes.by_value.get(value)
         if written is None or written.place.topic != topic:
             yield shown_by(
-                f"{value!r} was read at {describe_location(sighting.seen.place)}, but nobody sent it there",
-                sighting.op,
+                f"{value!r} was read at {label(read.seen.place)}, but nobody sent it there",
+                read.op,
                 about=(value,),
             )
 
@@ -81,7 +81,7 @@ def _stored_once(written: WrittenRecord) -> bool:
 
 
 def _two_values(place: RecordLocation, one_value: str, other_value: str, one: ReadRecord, other: ReadRecord) -> RuleFinding:
-    message = f"{describe_location(place)} held {one_value!r} and later {other_value!r}"
+    message = f"{label(place)} held {one_value!r} and later {other_value!r}"
     return shown_by(message, one.op, other.op, about=(one_value, other_value))
 
 
@@ -98,7 +98,7 @@ def lost_write(evidence: Evidence) -> Iterator[RuleFinding]:
     for missing in _missing(evidence):
         if missing.passed_by:
             yield shown_by(
-                f"{missing.value!r} was at {describe_location(missing.place)}; final reads went past it, to offset"
+                f"{missing.value!r} was at {label(missing.place)}; final reads went past it, to offset"
                 f" {missing.passed_by.seen.place.offset}",
                 *missing.shown_by,
                 missing.passed_by.op,
@@ -111,11 +111,11 @@ def unseen(evidence: Evidence) -> Iterator[RuleFinding]:
     for missing in _missing(evidence):
         if missing.passed_by:
             continue
-        found = evidence.sightings.final.get((missing.place.topic, missing.place.partition), {})
+        found = evidence.reads.final.get((missing.place.topic, missing.place.partition), {})
         last = found[max(found)] if found else None
         reached = f"ended at offset {last.seen.place.offset}" if last else "found nothing in that partition"
         yield shown_by(
-            f"{missing.value!r} was at {describe_location(missing.place)}, but final reads {reached}",
+            f"{missing.value!r} was at {label(missing.place)}, but final reads {reached}",
             *missing.shown_by,
             *((last.op,) if last else ()),
             about=(missing.value,),
@@ -125,13 +125,13 @@ def unseen(evidence: Evidence) -> Iterator[RuleFinding]:
 def _missing(evidence: Evidence) -> Iterator[MissingRecord]:
     if not evidence.has_final_reads:
         return
-    sightings = evidence.sightings
-    offsets = {partition: sorted(found) for partition, found in sightings.final.items()}
-    found = {(partition[0], one.seen.value) for partition, records in sightings.final.items() for one in records.values()}
+    reads = evidence.reads
+    offsets = {partition: sorted(found) for partition, found in reads.final.items()}
+    found = {(partition[0], one.seen.value) for partition, records in reads.final.items() for one in records.values()}
     for written in evidence.writes.by_value.values():
         if (written.place.topic, written.value) in found:
             continue
-        read = sightings.of_value.get((written.place.topic, written.value)) if sightings.is_lasting(written.value) else None
+        read = reads.of_value.get((written.place.topic, written.value)) if reads.is_lasting(written.value) else None
         acked = written.fate is Visibility.ACKED
         place = read.seen.place if read and written.place.offset < 0 else written.place
         if not (acked or read) or evidence.has_left(place):
@@ -144,5 +144,5 @@ def _missing(evidence: Evidence) -> Iterator[MissingRecord]:
             written.value,
             place,
             (written.op, *((read.op,) if read and not acked else ())),
-            sightings.final[partition][above[index]] if passed else None,
+            reads.final[partition][above[index]] if passed else None,
         )

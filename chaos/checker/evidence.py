@@ -99,31 +99,31 @@ class ReadRecords:
         self.of_value: dict[tuple[str, str], ReadRecord] = {}
         """The first of each value in each topic."""
         self.differing: list[tuple[ReadRecord, ReadRecord]] = []
-        """Two sightings of one place that are not the same in value, key or cursor."""
+        """Two reads of one place that are not the same in value, key or cursor."""
         self.doubled: list[tuple[ReadRecord, ReadRecord]] = []
         """Two places of one value in one topic."""
         self.to_committed_readers: dict[str, ReadRecord] = {}
-        """Of each value, the first sighting by one who sees ended transactions only."""
+        """Of each value, the first read by one who sees ended transactions only."""
         self.final: dict[PartitionKey, dict[int, ReadRecord]] = defaultdict(dict)
         self._writes = writes
-        for sighting in read_records(timeline):
-            self._add(sighting)
+        for read in read_records(timeline):
+            self._add(read)
         self.visible: dict[PartitionKey, list[int]] = self._visible()
         """The offsets, in order, of the records that each reader who passes them must see."""
 
-    def _add(self, sighting: ReadRecord) -> None:
-        seen, op = sighting
+    def _add(self, read: ReadRecord) -> None:
+        seen, op = read
         place = seen.place
-        first = self.at.setdefault(place, sighting)
+        first = self.at.setdefault(place, read)
         if first.seen != seen and _differ(first.seen, seen):
-            self.differing.append((first, sighting))
-        known = self.of_value.setdefault((place.topic, seen.value), sighting)
+            self.differing.append((first, read))
+        known = self.of_value.setdefault((place.topic, seen.value), read)
         if known.seen.place != place:
-            self.doubled.append((known, sighting))
+            self.doubled.append((known, read))
         if isinstance(op.what, TakeCall) or op.what.committed:
-            self.to_committed_readers.setdefault(seen.value, sighting)
+            self.to_committed_readers.setdefault(seen.value, read)
         if isinstance(op.what, PollCall) and op.what.final:
-            self.final[place.topic, place.partition].setdefault(place.offset, sighting)
+            self.final[place.topic, place.partition].setdefault(place.offset, read)
 
     def _visible(self) -> dict[PartitionKey, list[int]]:
         offsets: dict[PartitionKey, set[int]] = defaultdict(set)
@@ -199,7 +199,7 @@ class ChangeEvents:
         """Of each topic and key, the events in their order."""
         fed = {line.topic for line in self.topics}
         events: dict[str, dict[str, list[ChangeEvent]]] = {topic: defaultdict(list) for topic in fed}
-        for (topic, _), found in self._evidence.sightings.final.items():
+        for (topic, _), found in self._evidence.reads.final.items():
             for _, (seen, op) in sorted(found.items()) if topic in fed else ():
                 key = seen.key or ""
                 events[topic][key].append(ChangeEvent(key, seen.value, seen.place, op))
@@ -219,7 +219,7 @@ class Evidence:
         return Writes(self.timeline)
 
     @cached_property
-    def sightings(self) -> ReadRecords:
+    def reads(self) -> ReadRecords:
         return ReadRecords(self.timeline, self.writes)
 
     @cached_property

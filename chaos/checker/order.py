@@ -17,7 +17,7 @@ from chaos.history import (
     SendCall,
     TakeCall,
     TransactionCall,
-    describe_location,
+    label,
 )
 
 
@@ -47,7 +47,7 @@ def int_nonmonotonic_send(evidence: Evidence) -> Iterator[RuleFinding]:
         for place in _given(op):
             before = last.get((place.topic, place.partition), -1)
             if place.offset <= before:
-                yield shown_by(f"within one send, {describe_location(place)} came after offset {before}", op)
+                yield shown_by(f"within one send, {label(place)} came after offset {before}", op)
             last[place.topic, place.partition] = place.offset
 
 
@@ -139,7 +139,7 @@ def _steps(evidence: Evidence) -> Iterator[PollStep]:
 def _skips(evidence: Evidence) -> Iterator[tuple[PollStep, int]]:
     """Steps over a visible record, and its offset."""
     for step in _steps(evidence):
-        visible = evidence.sightings.visible.get(step.partition, [])
+        visible = evidence.reads.visible.get(step.partition, [])
         index = bisect_left(visible, step.expected)
         if index < len(visible) and visible[index] < step.got.offset:
             yield step, visible[index]
@@ -175,9 +175,9 @@ def _skipped(evidence: Evidence, step: PollStep, skipped: int, fault: str) -> Ru
 
 def _record_at(evidence: Evidence, place: RecordLocation) -> tuple[str, tuple[int, ...]]:
     """What is known to lie there, and the call that has shown it."""
-    sighting = evidence.sightings.at.get(place)
-    if sighting:
-        return sighting.seen.value, (sighting.op.call,)
+    read = evidence.reads.at.get(place)
+    if read:
+        return read.seen.value, (read.op.call,)
     written = evidence.writes.at[place]
     return written.value, (written.op.call,)
 
@@ -210,4 +210,4 @@ def kept_record_gone(evidence: Evidence) -> Iterator[RuleFinding]:
     for op in evidence.timeline.of(PollCall):
         for place in op.answer.out_of_range:
             if evidence.is_kept(place.topic):
-                yield shown_by(f"{op.worker} was refused {describe_location(place)}, although its topic has no retention", op)
+                yield shown_by(f"{op.worker} was refused {label(place)}, although its topic has no retention", op)

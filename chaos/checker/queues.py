@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from chaos.checker.evidence import Evidence, PartitionKey, ReadRecord, Visibility
 from chaos.checker.timeline import Op
 from chaos.checker.violation import RuleFinding, shown_by
-from chaos.history import CallOutcome, SettleCall, TakeCall, describe_location
+from chaos.history import CallOutcome, SettleCall, TakeCall, label
 
 DEAD_LETTERS = "dead_letters"
 """How the names of topics of dead letters end."""
@@ -63,7 +63,7 @@ def undelivered(evidence: Evidence) -> Iterator[RuleFinding]:
             if since is None or written.fate is not Visibility.ACKED or written.place.offset < since:
                 continue
             if value not in taken and value not in dead and not evidence.has_left(written.place):
-                message = f"{value!r} at {describe_location(written.place)} was never handed out to group {group}"
+                message = f"{value!r} at {label(written.place)} was never handed out to group {group}"
                 yield shown_by(message, written.op, about=(value,))
 
 
@@ -82,4 +82,4 @@ def _taken(evidence: Evidence) -> dict[str, dict[str, ReadRecord]]:
 
 
 def _dead_letters(evidence: Evidence) -> set[str]:
-    return {value for topic, value in evidence.sightings.of_value if topic.endswith(DEAD_LETTERS)}
+    return {value for topic, value in evidence.reads.of_value if topic.endswith(DEAD_LETTERS)}

@@ -7,15 +7,15 @@ from itertools import pairwise
 
 from chaos.checker.evidence import Evidence, PartitionKey, ReadRecord
 from chaos.checker.violation import RuleFinding, shown_by
-from chaos.history import PollCall, describe_location
+from chaos.history import PollCall, label
 
 
 def surfaces_disagree(evidence: Evidence) -> Iterator[RuleFinding]:
     """Two readers found one place to hold records of other keys, cursors or, on other surfaces, values."""
-    for one, other in evidence.sightings.differing:
+    for one, other in evidence.reads.differing:
         if one.seen.value == other.seen.value or one.op.surface != other.op.surface:
             yield shown_by(
-                f"{describe_location(one.seen.place)} is {_describe(one)} by {one.op.surface} and {_describe(other)} by {other.op.surface}",
+                f"{label(one.seen.place)} is {_describe(one)} by {one.op.surface} and {_describe(other)} by {other.op.surface}",
                 one.op,
                 other.op,
                 about=(one.seen.value, other.seen.value),
@@ -26,20 +26,20 @@ def cursor_order(evidence: Evidence) -> Iterator[RuleFinding]:
     """One cursor for two places, or cursors that fall while offsets rise."""
     by_cursor: dict[int, ReadRecord] = {}
     partitions: dict[PartitionKey, list[ReadRecord]] = defaultdict(list)
-    for place, sighting in evidence.sightings.at.items():
-        if sighting.seen.cursor < 0:
+    for place, read in evidence.reads.at.items():
+        if read.seen.cursor < 0:
             continue
-        partitions[place.topic, place.partition].append(sighting)
-        first = by_cursor.setdefault(sighting.seen.cursor, sighting)
-        if first is not sighting:
-            message = f"cursor {sighting.seen.cursor} stands for {describe_location(first.seen.place)} and for {describe_location(place)}"
-            yield shown_by(message, first.op, sighting.op, about=(first.seen.value, sighting.seen.value))
-    for sightings in partitions.values():
-        sightings.sort(key=lambda sighting: sighting.seen.place.offset)
-        for one, other in pairwise(sightings):
+        partitions[place.topic, place.partition].append(read)
+        first = by_cursor.setdefault(read.seen.cursor, read)
+        if first is not read:
+            message = f"cursor {read.seen.cursor} stands for {label(first.seen.place)} and for {label(place)}"
+            yield shown_by(message, first.op, read.op, about=(first.seen.value, read.seen.value))
+    for reads in partitions.values():
+        reads.sort(key=lambda read: read.seen.place.offset)
+        for one, other in pairwise(reads):
             if other.seen.cursor < one.seen.cursor:
                 yield shown_by(
-                    f"{describe_location(one.seen.place)} has cursor {one.seen.cursor}, and {describe_location(other.seen.place)} a lower one,"
+                    f"{label(one.seen.place)} has cursor {one.seen.cursor}, and {label(other.seen.place)} a lower one,"
                     f" {other.seen.cursor}",
                     one.op,
                     other.op,
@@ -54,15 +54,15 @@ def hidden_on_surface(evidence: Evidence) -> Iterator[RuleFinding]:
         for seen in op.answer.seen if op.what.final else ():
             final[(seen.place.topic, seen.place.partition), op.surface].setdefault(seen.place.offset, ReadRecord(seen, op))
     for (partition, surface), found in final.items():
-        visible = evidence.sightings.visible.get(partition, [])
+        visible = evidence.reads.visible.get(partition, [])
         passed = visible[bisect_left(visible, min(found)) : bisect_right(visible, max(found))]
-        elsewhere = evidence.sightings.final[partition]
+        elsewhere = evidence.reads.final[partition]
         hidden = [elsewhere[offset] for offset in passed if offset not in found and offset in elsewhere]
         if hidden:
             first = hidden[0]
             after = min(offset for offset in found if offset > first.seen.place.offset)
             yield shown_by(
-                f"{first.op.surface} has {first.seen.value!r} at {describe_location(first.seen.place)}, {surface} passed it"
+                f"{first.op.surface} has {first.seen.value!r} at {label(first.seen.place)}, {surface} passed it"
                 f" ({len(hidden)} such records)",
                 first.op,
                 found[after].op,
@@ -70,6 +70,6 @@ def hidden_on_surface(evidence: Evidence) -> Iterator[RuleFinding]:
             )
 
 
-def _describe(sighting: ReadRecord) -> str:
-    seen = sighting.seen
+def _describe(read: ReadRecord) -> str:
+    seen = read.seen
     return f"value {seen.value!r}, key {seen.key!r}, cursor {seen.cursor}"

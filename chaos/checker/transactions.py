@@ -22,12 +22,12 @@ def torn_transaction(evidence: Evidence) -> Iterator[RuleFinding]:
         there = [record for record in records if _was_seen(evidence, record)]
         missing = [record for record in records if not _was_seen(evidence, record) and not evidence.has_left(record.place)]
         if there and missing:
-            sighting = evidence.sightings.of_value[there[0].place.topic, there[0].value]
+            read = evidence.reads.of_value[there[0].place.topic, there[0].value]
             yield shown_by(
                 f"of what {op.worker} wrote as one, {there[0].value!r} was read in {_partition(there[0])} and"
                 f" {missing[0].value!r} never in {_partition(missing[0])}",
                 op,
-                sighting.op,
+                read.op,
                 about=(there[0].value, missing[0].value),
             )
 
@@ -83,14 +83,14 @@ def _committed(evidence: Evidence) -> Iterator[Op[TransactionCall]]:
     for op in evidence.timeline.of(TransactionCall):
         records = evidence.writes.of(op)
         acked = op.outcome is CallOutcome.OK and not op.what.aborted
-        if acked or any(record.value in evidence.sightings.to_committed_readers for record in records):
+        if acked or any(record.value in evidence.reads.to_committed_readers for record in records):
             yield op
 
 
 def _was_seen(evidence: Evidence, record: WrittenRecord) -> bool:
     if record.in_transaction:
-        return record.value in evidence.sightings.to_committed_readers
-    return (record.place.topic, record.value) in evidence.sightings.of_value
+        return record.value in evidence.reads.to_committed_readers
+    return (record.place.topic, record.value) in evidence.reads.of_value
 
 
 def _is_unseen(evidence: Evidence, op: Op[Any]) -> bool:
