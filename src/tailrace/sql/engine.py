@@ -26,7 +26,7 @@ from tailrace.model.record import Message
 from tailrace.model.suggestions import did_you_mean
 from tailrace.sql.fast_insert import FastInsertParser, fast_parse_insert
 from tailrace.sql.handlers.consume import ConsumeHandler, RedriveHandler
-from tailrace.sql.handlers.insert import FillStatements, TopicInsertHandler, source_of
+from tailrace.sql.handlers.insert import TopicInsertHandler, source_query, with_query_rows
 from tailrace.sql.handlers.show import ShowHandler
 from tailrace.sql.handlers.topics import TopicHandler
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, assign_parameters, by_name
@@ -88,8 +88,7 @@ class SqlEngine:
         topics = TopicHandler(broker)
         self._consuming = ConsumeHandler(broker, limits)
         showing = ShowHandler(broker)
-        self._publishing = TopicInsertHandler(broker, queries)
-        self._filling = FillStatements(queries)
+        self._topic_inserts = TopicInsertHandler(broker, queries)
         self._handlers: dict[type[Statement], StatementHandler] = {
             CreateTopicStatement: topics.create,
             SetTopicStatement: topics.set,
@@ -240,10 +239,10 @@ class SqlEngine:
 
     async def _write(self, write: Write, params: Parameters) -> Result:
         if self._is_topic(write):
-            return await self._publishing.insert(write, params)
-        source = source_of(write)
+            return await self._topic_inserts.insert(write, params)
+        source = source_query(write)
         if source is not None and source.sources and not self._is_on_tables(source):
-            write = await self._filling.with_rows(write, source, params)
+            write = await with_query_rows(write, source, params, self._queries)
             params = write.rows or ()
             if not params:
                 return Result(status="INSERT 0", affected=0)
@@ -262,7 +261,7 @@ class SqlEngine:
         messages: list[Message] = []
         for index, (_, statement, values) in enumerate(transaction.statements):
             if isinstance(statement, Write) and self._is_topic(statement):
-                published = await self._publishing.messages(statement, values, in_transaction=True)
+                published = await self._topic_inserts.messages(statement, values, in_transaction=True)
                 messages += published
                 results[index] = Result(status=f"INSERT {len(published)}", affected=len(published))
                 continue

@@ -1,1 +1,1 @@
-"""What statements do: one module for each family."""
+"""Run statements on the broker: one module for each family."""

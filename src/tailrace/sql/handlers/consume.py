@@ -1,4 +1,7 @@
-"""CONSUME and ACK, as rows."""
+"""CONSUME, ACK and REDRIVE DEAD LETTERS OF, with their results as rows.
+
+The condition of a REDRIVE is evaluated by DuckDB, as that of a SELECT; the broker publishes the chosen dead letters again.
+"""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -55,7 +58,8 @@ class ConsumeHandler:
             raise SqlError(f"LIMIT is {asked.limit}; it must be at least 1", asked.line, asked.column)
         if not 0 <= asked.wait_ms <= self._limits.fetch_wait_ms:
             raise LimitExceededError(
-                f"WAIT is {asked.wait_ms} ms; fetch_wait_ms allows up to {self._limits.fetch_wait_ms}. Consume again instead"
+                f"WAIT is {asked.wait_ms} ms, but fetch_wait_ms allows at most {self._limits.fetch_wait_ms}; consume again"
+                " instead"
             )
         answer.skips_corrupt = answer.skips_corrupt or asked.skips_corrupt
         consumed = await self._broker.consumers.consume(
@@ -89,7 +93,7 @@ def _row(topic: str, found: ConsumedRecord) -> tuple[object, ...]:
         _first(headers, MESSAGE_ID_HEADER),
         _first(headers, "source_table"),
         _first(headers, "op"),
-        _moment(record.timestamp),
+        _time(record.timestamp),
         _first(headers, "payload_mode"),
         text_or_hex(record.key),
         text_or_hex(record.value),
@@ -98,7 +102,7 @@ def _row(topic: str, found: ConsumedRecord) -> tuple[object, ...]:
 
 
 def _headers(headers: Headers) -> dict[str, object]:
-    """By name; a name that comes more than once has a list."""
+    """Return the headers by name, with a list for a name that occurs more than once."""
     found: dict[str, object] = {}
     for name, value in headers:
         if name not in found:
@@ -114,7 +118,7 @@ def _first(headers: dict[str, object], name: str) -> object:
     return found[0] if isinstance(found, list) else found
 
 
-def _moment(timestamp_ms: int) -> datetime | None:
+def _time(timestamp_ms: int) -> datetime | None:
     if not 0 <= timestamp_ms <= _LAST_TIMESTAMP_MS:
         return None
     seconds, ms = divmod(timestamp_ms, 1000)
@@ -141,7 +145,7 @@ class RedriveHandler:
         places: Iterable[tuple[int, int]] = redrives.all_left(letters)
         truncated = False
         if asked.where is not None:
-            answer = await self._queries.run(query_of(self._tree(letters, asked.where), asked.text, ()), ())
+            answer = await self._queries.run(query_of(self._query(letters, asked.where), asked.text, ()), ())
             places = ((int(str(partition)), int(str(offset))) for partition, offset in answer.rows)
             truncated = answer.truncated
         put_back, left_out = await redrives.redrive(asked.topic, places, asked.limit)
@@ -150,8 +154,8 @@ class RedriveHandler:
             _REDRIVEN, [(topic, put_back, left_out)], status=f"REDRIVE {put_back}", affected=put_back, truncated=truncated
         )
 
-    def _tree(self, letters: LiveTopic, where: exp.Expression) -> exp.Expression:
-        """The places of the letters that are meant and were not put back."""
+    def _query(self, letters: LiveTopic, where: exp.Expression) -> exp.Expression:
+        """Return a query for the partitions and offsets of the dead letters that match and were not redriven yet."""
         partition, offset = exp.column("partition", quoted=True), exp.column("offset", quoted=True)
         left = exp.or_(
             *(

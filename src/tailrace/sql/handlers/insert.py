@@ -1,7 +1,11 @@
-"""INSERT INTO a topic: each row is a message, and all of a statement are published together.
+"""INSERT INTO a topic, and INSERT INTO a table from a query that SQLite can't run.
 
-Columns are `key`, `value`, `headers`, `partition`, `timestamp` and `message_id`. Texts and bytes are taken as they are, other
-values as JSON. `headers` is a JSON object; a header that comes more than once has a list there.
+Each row for a topic is a message, and all rows of a statement are published together. The columns are `key`, `value`,
+`headers`, `partition`, `timestamp` and `message_id`. Strings and bytes are published as they are, other values as JSON.
+`headers` is a JSON object, with a list for a header that occurs more than once.
+
+A query that reads more than tables (topics, `system.*`, change feeds) runs first; its rows are then inserted into the table in
+one transaction, as if they had been sent as values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +39,7 @@ class TopicInsertHandler:
         return result_of(await self._broker.publisher.publish(await self.messages(write, params)))
 
     async def messages(self, write: Write, params: Parameters, *, in_transaction: bool = False) -> list[Message]:
-        """What an INSERT publishes, checked as far as the values go."""
+        """Return the messages of an INSERT, with their values checked."""
         _check_shape(write)
         columns = _columns(write)
         rows = await self._rows(write, params, in_transaction)
@@ -52,21 +56,23 @@ class TopicInsertHandler:
                 rows += [[_value(cell, named) for cell in row.expressions] for row in source.expressions]
             return rows
         if is_many(params, write):
-            raise SqlError("many rows of values go with VALUES of plain values only", write.line, write.column)
+            raise SqlError("many rows of parameters can only be used with VALUES of plain values", write.line, write.column)
         query = query_of(source, write.text, write.parameters)
         if in_transaction and (query.sources or query.has_functions):
-            # It would be run before the transaction, and not see what that has written.
+            # The query would run before the transaction and not see what it has written.
             raise UnsupportedSqlError(
-                "within a transaction a topic takes VALUES only; a query for it goes outside", write.line, write.column
+                "within a transaction only VALUES can be inserted into a topic; run the query outside of the transaction",
+                write.line,
+                write.column,
             )
         answer = await self._queries.run(query, params if write.parameters else NO_PARAMETERS)
         if answer.truncated:
-            raise SqlError("the query has more rows than query_rows allows; insert them in parts", write.line, write.column)
+            raise SqlError("the query returns more rows than query_rows allows; insert them in parts", write.line, write.column)
         return list(answer.rows)
 
 
 def result_of(published: Sequence[Published]) -> Result:
-    """Duplicates were there before and are not counted."""
+    """Return the result of an INSERT into a topic. Duplicates are not counted as inserted."""
     duplicates = sum(one.duplicate for one in published)
     new = len(published) - duplicates
     cursors = [one.cursor for one in published if one.cursor is not None]
@@ -80,8 +86,8 @@ def result_of(published: Sequence[Published]) -> Result:
 def _check_shape(write: Write) -> None:
     if write.kind != "insert":
         raise UnsupportedSqlError(
-            f"{write.target!r} is a topic: its records stay as they are, and {write.kind.upper()} is for tables. CLEAR TOPIC"
-            " takes them all away",
+            f"{write.target!r} is a topic, whose records can't be changed; {write.kind.upper()} is for tables. CLEAR TOPIC"
+            " deletes all records",
             write.line,
             write.column,
         )
@@ -96,19 +102,20 @@ def _columns(write: Write) -> list[str]:
     names = [column.name.lower() for column in target.expressions] if isinstance(target, exp.Schema) else []
     if not names:
         raise SqlError(
-            f"name the columns of topic {write.target!r}, as in INSERT INTO {write.target} (key, value) ...; there are"
-            f" {', '.join(COLUMNS)}",
+            f"the INSERT does not name columns of topic {write.target!r}; write INSERT INTO {write.target} (key, value) ..."
+            " with"
+            f" any of {', '.join(COLUMNS)}",
             write.line,
             write.column,
         )
     for column, name in zip(target.expressions, names, strict=True):
-        place = position_of(column) or (write.line, write.column)
+        position = position_of(column) or (write.line, write.column)
         if name not in COLUMNS:
-            raise SqlError(f"a topic has no column {name!r}; it has {', '.join(COLUMNS)}", *place)
+            raise SqlError(f"a topic has no column {name!r}; use {', '.join(COLUMNS)}", *position)
         if names.count(name) > 1:
-            raise SqlError(f"column {name!r} is named twice", *place)
+            raise SqlError(f"column {name!r} is named twice; name it once", *position)
     if "value" not in names:
-        raise SqlError("the column value is missing; NULL there publishes a tombstone", write.line, write.column)
+        raise SqlError("the column value is missing; add it, with NULL to publish a tombstone", write.line, write.column)
     return names
 
 
@@ -136,7 +143,7 @@ def _number(written: str) -> int | Decimal:
 
 def _message(topic: str, columns: Sequence[str], row: Sequence[object], number: int) -> Message:
     if len(row) != len(columns):
-        raise SqlError(f"row {number} has {counted(len(row), 'value')} for {counted(len(columns), 'column')}")
+        raise SqlError(f"row {number} has {counted(len(row), 'value')}, but the INSERT names {counted(len(columns), 'column')}")
     cells = dict(zip(columns, row, strict=True))
     partition = cells.get("partition")
     if partition is not None and (isinstance(partition, bool) or not isinstance(partition, int)):
@@ -160,7 +167,7 @@ def _bytes(value: object, column: str, number: int) -> bytes | None:
         try:
             return value.encode()
         except UnicodeEncodeError:
-            raise SqlError(f"row {number}: {column} is not valid Unicode") from None
+            raise SqlError(f"row {number}: {column} is not valid Unicode; send it as bytes") from None
     if isinstance(value, Decimal):
         return str(value).encode()
     if isinstance(value, date | UUID):
@@ -195,33 +202,31 @@ def _timestamp(value: object, number: int) -> int | None:
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            raise SqlError(f"row {number}: timestamp {value!r} is no time; write it like '2026-01-28T12:00:00Z'") from None
+            raise SqlError(f"row {number}: timestamp {value!r} is not a time; write it like '2026-01-28T12:00:00Z'") from None
     if not isinstance(value, datetime):
         raise SqlError(f"row {number}: timestamp is {value!r}; it must be a time, or milliseconds since 1970")
     return round((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-class FillStatements:
-    def __init__(self, queries: TopicQueries) -> None:
-        self._queries = queries
-
-    async def with_rows(self, write: Write, query: Query, params: Parameters) -> Write:
-        """The INSERT with the rows of its query in the place of it."""
-        if write.tree.args.get("conflict") is not None and write.parameters:
-            raise SqlError("with ON CONFLICT the query can't have parameters", write.line, write.column)
-        answer = await self._queries.run(query, params)
-        if answer.truncated:
-            raise SqlError("the query has more rows than query_rows allows; insert them in parts", write.line, write.column)
-        names = tuple(str(number) for number in range(1, len(answer.columns) + 1))
-        tree = write.tree.copy()
-        row = exp.Tuple(expressions=[exp.Placeholder(this=name) for name in names])
-        tree.set("expression", exp.Values(expressions=[row]))
-        tree.set("with_", None)
-        return msgspec.structs.replace(write, tree=tree, parameters=names, rows=list(answer.rows))
+async def with_query_rows(write: Write, query: Query, params: Parameters, queries: TopicQueries) -> Write:
+    """Run the query of an INSERT, and return the INSERT with the rows in position of the query."""
+    if write.tree.args.get("conflict") is not None and write.parameters:
+        raise SqlError(
+            "with ON CONFLICT the query of an INSERT can't have parameters; write the values in it", write.line, write.column
+        )
+    answer = await queries.run(query, params)
+    if answer.truncated:
+        raise SqlError("the query returns more rows than query_rows allows; insert them in parts", write.line, write.column)
+    names = tuple(str(number) for number in range(1, len(answer.columns) + 1))
+    tree = write.tree.copy()
+    row = exp.Tuple(expressions=[exp.Placeholder(this=name) for name in names])
+    tree.set("expression", exp.Values(expressions=[row]))
+    tree.set("with_", None)
+    return msgspec.structs.replace(write, tree=tree, parameters=names, rows=list(answer.rows))
 
 
-def source_of(write: Write) -> Query | None:
-    """The query of an INSERT ... SELECT."""
+def source_query(write: Write) -> Query | None:
+    """Return the query of an INSERT ... SELECT, or `None`."""
     source = write.tree.expression
     if write.kind != "insert" or not isinstance(source, exp.Expression) or not isinstance(source, exp.Query):
         return None

@@ -1,4 +1,4 @@
-"""SHOW and DESCRIBE, from what the broker knows."""
+"""SHOW and DESCRIBE, from the state of the broker."""
 
 import asyncio
 from collections import Counter
@@ -25,7 +25,7 @@ class ShowHandler:
 
     async def show(self, asked: ShowStatement) -> Result:
         if asked.what == "groups":
-            # They are counted by a scan over the offsets of all groups.
+            # The lags are computed by a scan over the offsets of all groups.
             return self._groups(await asyncio.to_thread(self._broker.offsets.total_lags))
         return {"topics": self._topics, "tables": self._tables, "routes": self._routes}[asked.what]()
 
@@ -132,7 +132,7 @@ class ShowHandler:
         return Result(_columns(property=_TEXT, value=_TEXT), rows, status=f"DESCRIBE TOPIC {topic.name}")
 
     def _content(self, live: LiveTopic) -> tuple[int, int]:
-        """Records and bytes of all partitions."""
+        """Return the number of records and bytes in all partitions."""
         name, numbers = live.topic.name, range(len(live.partitions))
         bounds = [self._broker.positions.bounds(name, number) for number in numbers]
         return sum(end - start for start, end in bounds), sum(self._broker.positions.size(name, number) for number in numbers)

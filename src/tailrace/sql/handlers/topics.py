@@ -1,4 +1,4 @@
-"""CREATE, ALTER, CLEAR and DROP TOPIC: the broker does it, here is what is asked of it."""
+"""CREATE, ALTER, CLEAR and DROP TOPIC, as calls of the broker."""
 
 from tailrace.broker.broker import Broker
 from tailrace.model.errors import ReservedTopicError, TopicExistsError
@@ -30,7 +30,7 @@ class TopicHandler:
                 must_be_new=True,
             )
         except TopicExistsError:
-            # It may have come to be in the meantime.
+            # Another request may have created it in the meantime.
             if asked.if_not_exists and _is_topic(self._broker, asked.name):
                 return Result(status="CREATE TOPIC, which exists")
             raise
@@ -51,7 +51,9 @@ class TopicHandler:
     async def drop(self, asked: DropTopicStatement) -> Result:
         live = self._broker.topics.find(asked.name)
         if self._broker.tables.find(asked.name) is not None:
-            raise ReservedTopicError(f"{asked.name!r} is a table; DROP TABLE removes it, with the topic of its changes")
+            raise ReservedTopicError(
+                f"{asked.name!r} is a table, not a topic; use DROP TABLE, which also drops the topic of its changes"
+            )
         if live is None and asked.if_exists:
             return Result(status="DROP TOPIC, which does not exist")
         routes = self._broker.routes.ending(live.topic.id) if live is not None and asked.cascade else None
@@ -60,6 +62,6 @@ class TopicHandler:
 
 
 def _is_topic(broker: Broker, name: str) -> bool:
-    """Whether that is a topic of a user's. The name of a table is taken too, and is none."""
+    """Return whether the name is that of a user's topic. The name of a table is in use too, but is not a topic."""
     live = broker.topics.find(name)
     return live is not None and not live.is_reserved

@@ -1,1 +1,1 @@
-"""Routes: what may stand in them, what it becomes in Spark and DuckDB, and what it would do."""
+"""Routes: which expressions they may use, how these are compiled for Spark and DuckDB, and dry runs."""

@@ -1,8 +1,8 @@
-"""Checks the condition and the partition expressions of a route when it is made, and gives each part its type.
+"""Checks the condition and the partition expressions of a route when it is added, and gives each part its type.
 
-What passes can be compiled, and means the same in every engine. What does not is refused with the place where it stands: a
-column that is not there, types that don't go together, a subquery, an aggregate, a function whose answer could change. A bare
-column is that of the row which the operation leaves, for a delete that of the row which it removes.
+What passes can be compiled and means the same in every engine. Anything else is rejected with its position: an unknown column,
+types that can't be combined, a subquery, an aggregate, a function whose result could change. A column without OLD or NEW
+belongs to the row that the operation leaves, and for a delete to the row that it removes.
 """
 
 import re
@@ -21,7 +21,7 @@ from tailrace.sql.routes.errors import sql_error, unsupported
 from tailrace.sql.routes.expression import (
     BOOLEAN,
     COMPARED,
-    MOST_DIGITS,
+    MAX_DIGITS,
     ORDERED,
     PLAIN_SCALE,
     TEXT,
@@ -38,14 +38,14 @@ from tailrace.sql.routes.expression import (
 )
 from tailrace.sql.routes.functions import computed, function_of, negated, of_one_type
 
-_NESTED = 60
+_MAX_DEPTH = 60
 _NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _IGNORED = frozenset({"_type", "safe", "typed", "ignore_nulls", "copy", "action"})
 _UNFIT_KEYS = {
-    "double": "has no exact text; cast it to a decimal or an integer",
-    "json": "has no one text",
-    "list": "has no one text",
-    "bytes": "has no text",
+    "double": "has no exact text form; cast it to a decimal or an integer",
+    "json": "has no unique text form",
+    "list": "has no unique text form",
+    "bytes": "has no text form",
 }
 _COMPARISONS: Mapping[type[exp.Expr], str] = {
     exp.EQ: "eq",
@@ -79,7 +79,7 @@ def check_route(
     if count > limits.route_expressions:
         raise LimitExceededError(
             f"the route has {count} operators, columns and constants, more than route_expressions allows"
-            f" ({limits.route_expressions})"
+            f" ({limits.route_expressions}); simplify it"
         )
     for tree in written:
         _check_depth(tree)
@@ -120,18 +120,18 @@ class _Checker:
     def condition(self, tree: exp.Expr) -> RouteExpression:
         node = self.of(tree)
         if node.type.kind != "boolean":
-            raise sql_error(tree, f"a condition is true or false, and this is {_shown_type(node)}")
+            raise sql_error(tree, f"a condition must be true or false, but this is {_shown_type(node)}")
         return node
 
     def key(self, tree: exp.Expr) -> RouteExpression:
         node = self.of(tree)
         why = _UNFIT_KEYS.get(node.type.kind)
         if why is None and node.type.kind == "decimal" and (node.type.scale or 0) > PLAIN_SCALE:
-            why = f"has more than {PLAIN_SCALE} digits behind the point; cast it to fewer"
+            why = f"has more than {PLAIN_SCALE} digits after the decimal point; cast it to fewer"
         if why is not None:
             raise sql_error(tree, f"can't partition by {node.type}: it {why}")
         if next(columns_of(node), None) is None:
-            raise sql_error(tree, "a constant sends everything to one partition; name a column")
+            raise sql_error(tree, "a constant would send everything to one partition; name a column")
         return node
 
     def of(self, tree: exp.Expr) -> RouteExpression:
@@ -156,22 +156,22 @@ class _Checker:
             hint = did_you_mean(name, (known.name for known in self._columns.values()))
             raise sql_error(tree, f"table {self._table.name!r} has no column {name!r}{hint}")
         if column.type.kind == "decimal" and digits_of(column.type) is None:
-            raise sql_error(tree, f"column {name!r} is {column.type}; a route can use decimals of up to {MOST_DIGITS} digits")
+            raise sql_error(tree, f"column {name!r} is {column.type}; routes can use decimals of up to {MAX_DIGITS} digits")
         return column
 
     def _image(self, tree: exp.Column) -> Image:
         qualifier = tree.table.lower()
         if tree.args.get("db") is not None or qualifier not in ("", "old", "new"):
-            raise sql_error(tree, f"{tree.sql()!r}: only OLD. and NEW. can stand before a column")
+            raise sql_error(tree, f"{tree.sql()!r}: only OLD. and NEW. can qualify a column")
         if not qualifier:
             if "delete" not in self._operations:
                 return "new"
-            # A row that a snapshot reads is there, as one that an operation leaves.
+            # A row that a snapshot reads exists, as one that an operation leaves.
             return "old" if self._operations == {"delete"} and not self._has_snapshot else "row"
         lacking, image = ("insert", "row before it") if qualifier == "old" else ("delete", "row after it")
         if lacking in self._operations:
             raise sql_error(
-                tree, f"{qualifier.upper()}.{tree.name}: the route is ON {lacking.upper()} too, which has no {image}"
+                tree, f"{qualifier.upper()}.{tree.name}: the route is also ON {lacking.upper()}, which has no {image}"
             )
         return "old" if qualifier == "old" else "new"
 
@@ -186,7 +186,7 @@ class _Checker:
         return RouteCall(operator, self._comparable([left, right], COMPARED if operator in _OF_ANY_ORDER else ORDERED), BOOLEAN)
 
     def _comparable(self, trees: Sequence[exp.Expr], kinds: frozenset[str]) -> tuple[RouteExpression, ...]:
-        """The parts in the one type by which they are compared."""
+        """Return the parts converted to the type in which they are compared."""
         if any(isinstance(tree, exp.Null) for tree in trees):
             known = next((tree for tree in trees if not isinstance(tree, exp.Null)), trees[0])
             raise sql_error(known, "a comparison with NULL is never true; use IS NULL")
@@ -206,7 +206,7 @@ class _Checker:
             raise unsupported(tree.args["query"])
         self._only(tree, "this", "expressions")
         if not tree.expressions:
-            raise sql_error(tree, "IN needs a list with something in it")
+            raise sql_error(tree, "the list of IN must not be empty")
         nodes = self._comparable([tree.this, *tree.expressions], COMPARED)
         return RouteCall("in", nodes, BOOLEAN)
 
@@ -234,12 +234,12 @@ class _Checker:
         self._only(tree, "this", "expression", "negate")
         node, pattern = self.of(tree.this), self.of(tree.expression)
         if node.type.kind != "text":
-            raise sql_error(tree.this, f"LIKE compares text, and this is {_shown_type(node)}")
+            raise sql_error(tree.this, f"LIKE compares text, but this is {_shown_type(node)}")
         if not isinstance(pattern, RouteConstant) or not isinstance(pattern.value, str):
-            raise sql_error(tree.expression, "the pattern of LIKE must be written out in a route")
+            raise sql_error(tree.expression, "the pattern of LIKE must be a constant in a route")
         canonical = canonical_pattern(pattern.value, escape)
         if canonical is None:
-            raise sql_error(tree.expression, f"in a pattern, {escape!r} can only stand before %, _ or itself")
+            raise sql_error(tree.expression, f"in a pattern, {escape!r} can only come before %, _ or itself")
         found = RouteCall("like", (node, constants.text(canonical)), BOOLEAN)
         return RouteCall("not", (found,), BOOLEAN) if tree.args.get("negate") else found
 
@@ -271,7 +271,7 @@ class _Checker:
             if constant is not None and constant.type == target:
                 return constant
             if constants.is_read(target) and isinstance(node.value, str) and not isinstance(tree, exp.TryCast):
-                raise sql_error(tree, f"the text {node.value!r} is no {target}")
+                raise sql_error(tree, f"the text {node.value!r} is not a valid {target}")
         operator = cast_operator(node.type, target)
         if operator is None:
             raise sql_error(tree, f"a route can't cast {_shown_type(node)} to {target}")
@@ -280,7 +280,7 @@ class _Checker:
         return RouteCall(operator, (node,), target)
 
     def _only(self, tree: exp.Expr, *known: str) -> None:
-        """Parts of a tree that are not looked at would be left out in silence."""
+        """Reject parts of a tree that are not checked; they would be ignored silently."""
         for name, value in tree.args.items():
             if value and name not in known and name not in _IGNORED:
                 raise unsupported(tree)
@@ -290,10 +290,10 @@ def _literal(tree: exp.Literal) -> RouteExpression:
     if tree.is_string:
         return constants.text(tree.name)
     if not _NUMBER.fullmatch(tree.name):
-        raise sql_error(tree, f"{tree.name[:40]!r} is no number")
+        raise sql_error(tree, f"{tree.name[:40]!r} is not a number")
     number = constants.number(tree.name)
     if number is None:
-        raise sql_error(tree, f"the number {tree.name[:40]} has more digits than a route can compute with")
+        raise sql_error(tree, f"the number {tree.name[:40]} has more digits than routes support; use at most {MAX_DIGITS}")
     return number
 
 
@@ -304,23 +304,30 @@ def _shown_type(node: RouteExpression) -> str:
 def _check_names(table: Table) -> None:
     for column in table.columns:
         if "${" in column.name:
-            raise SqlError(f"column {column.name!r} of table {table.name!r} has a name that Spark would replace; rename it")
+            raise SqlError(
+                f"column {column.name!r} of table {table.name!r} has a name that Spark would substitute (${{...}}); rename it"
+            )
 
 
 def _check_depth(tree: exp.Expr) -> None:
-    """Engines read SQL by recursion. Chains of AND and OR become lists and do not count."""
+    """Limit the depth of a tree, because engines parse SQL recursively. Chains of AND and OR become lists and do not count."""
     waiting = [(tree, 1)]
     while waiting:
         node, depth = waiting.pop()
-        if depth > _NESTED:
-            raise sql_error(node, f"the expression is nested more than {_NESTED} deep")
+        if depth > _MAX_DEPTH:
+            raise sql_error(node, f"the expression is nested more than {_MAX_DEPTH} levels deep; simplify it")
         for child in node.iter_expressions():
             flat = isinstance(node, exp.Connector) and type(child) is type(node)
             waiting.append((child, depth if flat else depth + 1))
 
 
 def canonical_pattern(pattern: str, escape: str) -> str | None:
-    """The pattern with backslashes, whatever was escaped by before. `None` if an escape stands before nothing special."""
+    """Return a LIKE pattern with the backslash as its escape character, or `None` if an escape comes before an ordinary
+    character.
+
+    Engines agree on this form only: a backslash before an ordinary character, or at the end, is an error in one engine and a
+    letter in another.
+    """
     parts = []
     letters = iter(pattern)
     for letter in letters:

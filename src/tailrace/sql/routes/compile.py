@@ -1,8 +1,8 @@
-"""Checked expressions as SQL: for Spark, which routes, and for DuckDB, which shows beforehand what a route would do.
+"""Compiles checked expressions to SQL: for Spark, which routes changes, and for DuckDB, which runs dry runs.
 
-Every expression becomes two: its value, and whether it failed. A value that failed is null, so a condition that failed is
-never true; the failure is true or false and never null. What does not matter can't fail: an operand of AND counts only where
-no other is false, a branch of CASE only where it is taken.
+Every expression becomes two: its value, and whether it failed. A value that failed is null, so a condition that failed is never
+true; the failure is true or false, never null. An operand that does not affect the result can't fail: an operand of AND counts
+only if no other is false, a branch of CASE only if it is taken.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,20 +20,20 @@ from tailrace.sql.routes.expression import TRY, RouteCall, RouteColumn, RouteCon
 class CompiledExpression(NamedTuple):
     value: str
     failure: str | None
-    """`None` where it can't fail."""
+    """`None` if it can't fail."""
 
 
 class CompiledRoute(NamedTuple):
     condition: str
     failure: str
     keys: Sequence[str]
-    """Values of the partition expressions, of use where the condition is true."""
+    """The values of the partition expressions, valid where the condition is true."""
 
 
 def compile_route(
     where: RouteExpression | None, keys: Sequence[RouteExpression], engine: RouteDialect, limits: Limits
 ) -> CompiledRoute:
-    """What a route does with a row, for one engine. The condition is never true where there is a failure."""
+    """Compile a route for one engine. The condition is never true where there is a failure."""
     compiler = _Compiler(engine, limits)
     condition = compiler.render(where) if where is not None else CompiledExpression("TRUE", None)
     values = [compiler.render(key) for key in keys]
@@ -51,7 +51,7 @@ def compile_route(
 
 
 def compile_for_spark(checked: CheckedRoute, table: Table, limits: Limits) -> RouteSql:
-    """The same as a route keeps it, with the record key as text."""
+    """Compile a route for Spark, as it is stored, with the record key as text."""
     where, keys = checked
     compiled = compile_route(where, keys, SPARK, limits)
     texts = [key_text(text, key.type) for text, key in zip(compiled.keys, keys, strict=True)]
@@ -113,7 +113,7 @@ class _Compiler:
 
 
 def _logical(operator: str, operands: Sequence[CompiledExpression]) -> CompiledExpression:
-    """AND is false, and OR true, whatever the others are, once one operand is."""
+    """One false operand makes AND false, and one true operand makes OR true, whatever the others are."""
     word, settled = ("AND", "FALSE") if operator == "and" else ("OR", "TRUE")
     value = f"({f' {word} '.join(operand.value for operand in operands)})"
     failed = _any(operand.failure for operand in operands)
@@ -124,7 +124,7 @@ def _logical(operator: str, operands: Sequence[CompiledExpression]) -> CompiledE
 
 
 def _case(operands: Sequence[CompiledExpression]) -> CompiledExpression:
-    """Only the conditions up to the first true one are looked at, and the result that belongs to it."""
+    """Only the conditions up to the first true one are evaluated, and the result that belongs to it."""
     pairs = list(zip(operands[:-1:2], operands[1::2], strict=True))
     last = operands[-1]
     branches = " ".join(f"WHEN {condition.value} THEN {result.value}" for condition, result in pairs)
@@ -136,12 +136,12 @@ def _case(operands: Sequence[CompiledExpression]) -> CompiledExpression:
         for condition, result in pairs
     ]
     failure = f"CASE {' '.join(steps)} ELSE {last.failure or 'FALSE'} END"
-    # A condition that failed is null, which would go on to the next branch.
+    # A condition that failed is null, and CASE would continue with the next branch.
     return CompiledExpression(_null_if(failure, value), failure)
 
 
 def _coalesce(operands: Sequence[CompiledExpression]) -> CompiledExpression:
-    """Only the operands up to the first that is not null are looked at."""
+    """Only the operands up to the first that is not null are evaluated."""
     value = f"coalesce({', '.join(operand.value for operand in operands)})"
     if all(operand.failure is None for operand in operands):
         return CompiledExpression(value, None)
@@ -169,5 +169,6 @@ def _any(failures: Iterable[str | None]) -> str | None:
 
 def _too_large(limits: Limits) -> LimitExceededError:
     return LimitExceededError(
-        f"the route's expressions are more than route_sql_bytes ({limits.route_sql_bytes}) as SQL; make them simpler"
+        f"the expressions of the route compile to more SQL than route_sql_bytes allows ({limits.route_sql_bytes}); simplify"
+        " them"
     )

@@ -1,7 +1,7 @@
-"""Constants of a route: what a written one is, and what it becomes beside a value of another type.
+"""Constants of a route: their types, and how they adapt to the values that they are compared with.
 
-`'2026-01-31'` next to a date is that day, `1.5` next to a double is a double. A constant that can't be what stands beside it is
-refused when the route is made, not when the first row comes.
+`'2026-01-31'` next to a date is that day, `1.5` next to a double is a double. A constant that can't adapt is rejected when the
+route is added, not when the first row arrives.
 """
 
 import re
@@ -17,7 +17,7 @@ from tailrace.sql.routes.expression import (
     DATE,
     DOUBLE,
     INTEGERS,
-    MOST_DIGITS,
+    MAX_DIGITS,
     TEXT,
     TIMESTAMP,
     UUID,
@@ -28,8 +28,8 @@ from tailrace.sql.routes.expression import (
     digits_of,
 )
 
-_MOST = (1 << 63) - 1
-_EXACT = Context(prec=2 * MOST_DIGITS, traps=[Inexact])
+_MAX_BIGINT = (1 << 63) - 1
+_EXACT = Context(prec=2 * MAX_DIGITS, traps=[Inexact])
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _ISO_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _HEX_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -41,7 +41,7 @@ FALSE = RouteConstant(False, BOOLEAN)
 
 
 def number(text: str) -> RouteConstant | None:
-    """A number as it is written. `None` if it has more digits than can be computed with."""
+    """Return the constant of a written number, or `None` if it has too many digits."""
     if "e" in text.lower():
         value = float(text)
         return RouteConstant(value, DOUBLE) if abs(value) != float("inf") else None
@@ -58,16 +58,16 @@ def null(type_: ColumnType) -> RouteConstant:
 
 
 def negated(constant: RouteConstant) -> RouteConstant | None:
-    """Minus a number; `None` if it is none."""
+    """Return the negative of a number, or `None` if the constant is not a number."""
     value = constant.value
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return None
-    # Without its sign the least bigint is no bigint, and the other way round.
-    return _whole(-Decimal(value)) if abs(value) == _MOST + 1 else RouteConstant(-value, constant.type)
+    # The smallest bigint without its sign does not fit a bigint, and the other way round.
+    return _whole(-Decimal(value)) if abs(value) == _MAX_BIGINT + 1 else RouteConstant(-value, constant.type)
 
 
 def adapted(constant: RouteConstant, target: ColumnType) -> RouteConstant | None:
-    """The same constant in another type. `None` if it has none there."""
+    """Return the constant in another type, or `None` if it has no value there."""
     value = constant.value
     if value is None or constant.type == target:
         return RouteConstant(value, target)
@@ -91,7 +91,7 @@ def adapted(constant: RouteConstant, target: ColumnType) -> RouteConstant | None
 
 
 def type_beside(nodes: Sequence[RouteExpression]) -> ColumnType | None:
-    """The type in which all of these can be compared, where constants take that of the others."""
+    """Return the type in which all of these can be compared; constants adapt to the others."""
     present = [node for node in nodes if not isinstance(node, RouteConstant) or node.value is not None]
     texts = [node for node in present if isinstance(node, RouteConstant) and node.type.kind == "text"]
     others = [node for node in present if node not in texts]
@@ -103,7 +103,7 @@ def type_beside(nodes: Sequence[RouteExpression]) -> ColumnType | None:
 
 
 def narrowest(constant: RouteConstant) -> ColumnType:
-    """Of an integer, the decimal with just its digits: a bigint would take more beside a decimal than there are."""
+    """Return the decimal with just the digits of an integer, because a bigint beside a decimal would need too many digits."""
     value = constant.value
     if isinstance(value, int) and not isinstance(value, bool):
         return decimal(*_digits(Decimal(value))) or constant.type
@@ -111,7 +111,7 @@ def narrowest(constant: RouteConstant) -> ColumnType:
 
 
 def _whole(value: Decimal) -> RouteConstant | None:
-    return RouteConstant(int(value), BIGINT) if -_MOST - 1 <= value <= _MOST else _decimal(value)
+    return RouteConstant(int(value), BIGINT) if -_MAX_BIGINT - 1 <= value <= _MAX_BIGINT else _decimal(value)
 
 
 def _decimal(value: Decimal) -> RouteConstant | None:
@@ -120,7 +120,7 @@ def _decimal(value: Decimal) -> RouteConstant | None:
 
 
 def is_read(target: ColumnType) -> bool:
-    """Whether constants of this type are written as texts."""
+    """Return whether constants of this type are written as strings."""
     return target.kind in _WRITTEN_AS_TEXT
 
 
@@ -145,7 +145,7 @@ def _midnight(day: date) -> RouteConstant:
 
 
 def _digits(value: Decimal) -> tuple[int, int]:
-    """Digits before and behind the point, as written."""
+    """Return the digits before and after the decimal point, as written."""
     _, digits, exponent = value.as_tuple()
     scale = max(0, -int(exponent))
     return max(1, len(digits) + int(exponent)), scale

@@ -1,11 +1,14 @@
-"""Every operator that a checked expression can have, as it is written in Spark's and in DuckDB's SQL.
+"""How Spark and DuckDB write the operators, columns, constants and types of checked expressions.
 
-Each pair means the same on every row: that is what the tests of this module hold. Where the engines differ, the form is
-chosen so that they don't. Nothing here raises on bad data: an operator that can't give a value (`fails`) gives null instead,
-and only then gives null for operands that are not.
+Each pair of forms means the same on every row, which `tests/property/test_routes.py` checks; where the engines differ, the form
+is chosen so that they agree. No operator raises on bad data: one that has no value (`fails`) returns null instead, and only
+then returns null for operands that are not null.
 
-`{0}`, `{1}` are operands, `{rest}` all but the first, `{all}` all of them, `{type}` the type of the result. For decimals
-`{whole}` and `{scale}` are its digits before and behind the point, `{roomy}` the type of the left operand with as many digits.
+In a form `{0}`, `{1}` are operands, `{rest}` all but the first, `{all}` all of them, `{type}` the type of the result. For
+decimals `{whole}` and `{scale}` are the digits before and after the decimal point, `{roomy}` the type of the left operand with
+as many digits as the result.
+
+Spark substitutes `${name}` by its settings anywhere in a text, also within strings, so no dollar sign may reach it.
 """
 
 from collections.abc import Callable
@@ -21,10 +24,10 @@ from tailrace.sql.routes.expression import TEXT, ConstantValue, RouteColumn, dig
 class RouteOperator(NamedTuple):
     spark: str
     duckdb: str = ""
-    """As in Spark, if it is left out."""
+    """As in Spark if it is empty."""
     fails: bool = False
     strict: bool = True
-    """Whether a null operand makes it null."""
+    """Whether a null operand makes the result null."""
 
 
 _LEAST = "-9223372036854775808"
@@ -38,7 +41,8 @@ _UUID = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-
 
 
 def _parsed(pattern: str, result: str) -> RouteOperator:
-    """Something read from a text. Engines take many forms, not the same ones; only those of the pattern are let through."""
+    """Return the operator that parses a text. Engines accept different forms, so only texts that match the pattern are"
+    " parsed."""
     quoted = pattern.replace("\\", "\\\\")
     return RouteOperator(
         result.replace("{text}", f"CASE WHEN {{0}} RLIKE '{quoted}' THEN {{0}} END"),
@@ -48,7 +52,7 @@ def _parsed(pattern: str, result: str) -> RouteOperator:
 
 
 def _braced(pattern: str) -> str:
-    """A pattern as part of a form, where braces are doubled."""
+    """Double the braces of a pattern that is part of a form."""
     return pattern.replace("{", "{{").replace("}", "}}")
 
 
@@ -73,10 +77,10 @@ OPERATORS = {
     "multiply": RouteOperator("try_multiply({0}, {1})", "TRY({0} * {1})", fails=True),
     "add_exact": RouteOperator("({0} + {1})"),
     "subtract_exact": RouteOperator("({0} - {1})"),
-    # With operands of few digits DuckDB would give the product no more than 18.
+    # With operands of few digits DuckDB would limit the product to 18 digits.
     "multiply_exact": RouteOperator("({0} * {1})", "(CAST({0} AS {roomy}) * {1})"),
     "divide": RouteOperator("({0} / nullif({1}, 0))", fails=True),
-    # DuckDB finds no remainder of the least number by -1.
+    # DuckDB fails on the remainder of the smallest number by -1.
     "remainder": RouteOperator(
         "({0} % nullif({1}, 0))", "CASE WHEN {1} = -1 THEN {0} - {0} ELSE {0} % nullif({1}, 0) END", fails=True
     ),
@@ -104,7 +108,7 @@ OPERATORS = {
     "day": RouteOperator("CAST(day({0}) AS BIGINT)"),
     "hour": RouteOperator("CAST(hour({0}) AS BIGINT)"),
     "minute": RouteOperator("CAST(minute({0}) AS BIGINT)"),
-    # Lists. A list with nulls in it makes Spark answer null for what is not there, DuckDB false.
+    # Lists. For a value that is missing in a list with nulls, Spark returns null and DuckDB false.
     "array_contains": RouteOperator(
         "CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN coalesce(array_contains({0}, {1}), FALSE) END",
         "CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN coalesce(list_contains({0}, {1}), FALSE) END",
@@ -116,12 +120,12 @@ OPERATORS = {
     "widen": RouteOperator("CAST({0} AS {type})"),
     "text_of": RouteOperator("CAST({0} AS STRING)", "CAST({0} AS VARCHAR)"),
     "uuid_as_text": RouteOperator("{0}"),
-    # DuckDB's own way from decimal to double does not round right.
+    # DuckDB's direct cast from decimal to double does not round correctly.
     "decimal_as_double": RouteOperator("CAST({0} AS DOUBLE)", "CAST(CAST({0} AS VARCHAR) AS DOUBLE)"),
     "boolean_as_bigint": RouteOperator("CAST({0} AS BIGINT)"),
     "narrow": RouteOperator("try_cast({0} AS {type})", fails=True),
     "whole_of_decimal": RouteOperator("try_cast({0} AS {type})", "TRY_CAST(trunc({0}) AS {type})", fails=True),
-    # Spark takes 2^63 for the greatest bigint, so both stop before it.
+    # Spark converts 2^63 to the largest bigint, so both stop before it.
     "whole_of_double": RouteOperator(
         "try_cast(CASE WHEN {0} BETWEEN -9.2E18D AND 9.2E18D THEN {0} END AS {type})",
         "TRY_CAST(trunc(CASE WHEN {0} BETWEEN CAST('-9.2E18' AS DOUBLE) AND CAST('9.2E18' AS DOUBLE) THEN {0} END) AS {type})",
@@ -135,7 +139,7 @@ OPERATORS = {
     "uuid_of_text": _parsed(_braced(_UUID), "lower({text})"),
     "boolean_of_text": RouteOperator("CASE lower({0}) WHEN 'true' THEN TRUE WHEN 'false' THEN FALSE END", fails=True),
 }
-"""All but `and`, `or`, `case` and `coalesce`, which do not look at all of their operands: `compile` knows them."""
+"""All operators but `and`, `or`, `case` and `coalesce`, which do not evaluate all of their operands; see `compile`."""
 
 
 _SPARK_TYPES: dict[ColumnKind, str] = {
@@ -160,12 +164,12 @@ _JSON_TEXTS: dict[ColumnKind, str] = {
     "text": "substring(to_json(array({0})), 2, length(to_json(array({0}))) - 2)",
     "uuid": "concat('\"', {0}, '\"')",
 }
-"""What is not here is in JSON as it is in text."""
+"""Other types are the same in JSON and in text."""
 
 
 class RouteDialect(NamedTuple):
     form: Callable[[RouteOperator], str]
-    """How it writes an operator."""
+    """Returns the form of an operator."""
     types: dict[ColumnKind, str]
     list_of: str
     row_of: str
@@ -173,18 +177,18 @@ class RouteDialect(NamedTuple):
     identifier: Callable[[str], str]
     string: Callable[[str], str]
     zone: str
-    """What stands behind a timestamp in UTC."""
+    """The suffix of a timestamp in UTC."""
 
     def type_name(self, type_: ColumnType) -> str:
         if type_.kind == "decimal":
             return f"DECIMAL({type_.precision}, {type_.scale or 0})"
         if type_.kind == "list":
-            invariant(type_.element is not None, "a list without the type of its elements")
+            invariant(type_.element is not None, "a list type must have the type of its elements")
             return self.list_of.format(self.type_name(type_.element or type_))
         return self.types[type_.kind]
 
     def row_type(self, table: Table) -> str:
-        """The type of a row. Decimals that the engines don't have are text there; no route can use them."""
+        """Return the type of a row. Decimals with too many digits for the engines become text; no route can use them."""
         fields = []
         for column in table.columns:
             is_known = column.type.kind != "decimal" or digits_of(column.type) is not None
@@ -192,7 +196,8 @@ class RouteDialect(NamedTuple):
         return self.row_of.format(", ".join(fields))
 
     def column(self, column: RouteColumn) -> str:
-        """`old` and `new` are structs with a field for each column; of a row that is not there they are null."""
+        """Return a column of `old` or `new`, which are structs with a field for each column, or null if there is no such"
+        " row."""
         name = self.identifier(column.name)
         if column.image == "row":
             return f"CASE WHEN new IS NULL THEN old.{name} ELSE new.{name} END"
@@ -219,7 +224,7 @@ class RouteDialect(NamedTuple):
 
 
 def key_text(value: str, type_: ColumnType) -> str:
-    """For Spark: a value as JSON."""
+    """Return the Spark SQL for a value as JSON."""
     return f"coalesce({_JSON_TEXTS.get(type_.kind, 'CAST({0} AS STRING)').format(value)}, 'null')"
 
 

@@ -1,4 +1,4 @@
-"""Why something can't stand in a route, in words, with its place in the text."""
+"""Errors for expressions that a route can't use, with their position in the text."""
 
 from typing import cast
 
@@ -28,7 +28,7 @@ FUNCTIONS = (
     "trim",
     "upper",
 )
-_CHANGEABLE = frozenset(
+_VOLATILE_FUNCTIONS = frozenset(
     {
         "clock_timestamp",
         "current_date",
@@ -50,57 +50,58 @@ _CHANGEABLE = frozenset(
         "uuid",
     }
 )
-"""Functions that answer otherwise each time."""
+"""Functions whose result can change from call to call."""
 
 
 def sql_error(tree: exp.Expr, message: str) -> SqlError:
-    return SqlError(message, *_place(tree))
+    return SqlError(message, *_position(tree))
 
 
 def unsupported(tree: exp.Expr) -> SqlError:
-    """For what no check knows."""
-    return UnsupportedSqlError(_reason(tree), *_place(tree))
+    """Return the error for an expression that no check accepts."""
+    return UnsupportedSqlError(_reason(tree), *_position(tree))
 
 
-def _place(tree: exp.Expr) -> tuple[int | None, int | None]:
-    """Where it stands, or else what it is a part of."""
+def _position(tree: exp.Expr) -> tuple[int | None, int | None]:
+    """Return the position of a tree, or of the closest tree around it that has one."""
     node: exp.Expr | None = tree
     while node is not None:
-        place = position_of(cast("exp.Expression", node))
-        if place is not None:
-            return place
+        position = position_of(cast("exp.Expression", node))
+        if position is not None:
+            return position
         node = node.parent
     return None, None
 
 
 def _reason(tree: exp.Expr) -> str:
     if isinstance(tree, (exp.Query, exp.Exists, exp.Any, exp.All)):
-        return "a route looks at one change alone; a subquery can't stand here"
+        return "a route sees one change at a time; it can't use a subquery"
     if isinstance(tree, exp.Window):
-        return "a route looks at one change alone; a window function can't stand here"
+        return "a route sees one change at a time; it can't use a window function"
     if isinstance(tree, exp.AggFunc):
-        return f"a route looks at one change alone; the aggregate {_name(tree)}() can't stand here"
+        return f"a route sees one change at a time; it can't use the aggregate {_name(tree)}()"
     if isinstance(tree, (exp.Placeholder, exp.Parameter)):
-        return "a route outlives its statement; write the value here instead of a parameter"
-    words = {
-        exp.ILike: "ILIKE can't stand in a route; compare lower(...) by LIKE",
-        exp.Concat: "concat() takes nulls for nothing in some engines; use ||",
-        exp.JSONExtractScalar: "a route can't look into JSON; put what it needs into a column of its own",
-        exp.JSONExtract: "a route can't look into JSON; put what it needs into a column of its own",
+        return "a route outlives its statement; write the value instead of a parameter"
+    reasons = {
+        exp.ILike: "a route can't use ILIKE; compare lower(...) by LIKE",
+        exp.Concat: "concat() ignores nulls in some engines; use ||",
+        exp.JSONExtractScalar: "a route can't read JSON; put what it needs into a column of its own",
+        exp.JSONExtract: "a route can't read JSON; put what it needs into a column of its own",
         exp.RegexpLike: "regular expressions differ between engines; use LIKE",
         exp.SimilarTo: "regular expressions differ between engines; use LIKE",
-        exp.Interval: "intervals can't stand in a route; compare with a date or a timestamp",
-        exp.Star: "* can't stand in a route; name a column",
+        exp.Interval: "a route can't use intervals; compare with a date or a timestamp",
+        exp.Star: "a route can't use *; name a column",
     }
-    for kind, reason in words.items():
+    for kind, reason in reasons.items():
         if isinstance(tree, kind):
             return reason
     if isinstance(tree, exp.Func):
         name = _name(tree)
-        if name in _CHANGEABLE:
-            return f"{name}() answers otherwise each time, and a change must be routed the same whenever it is looked at"
-        return f"the function {name}() can't stand in a route; those that can are {', '.join(FUNCTIONS)}"
-    return f"{tree.sql(dialect='postgres')[:60]!r} can't stand in a route; docs/reference/routes.md lists what can"
+        if name in _VOLATILE_FUNCTIONS:
+            return f"the result of {name}() can change from call to call, but a route must always give the same result"
+                " for a change"
+        return f"a route can't use the function {name}(); use {', '.join(FUNCTIONS)}"
+    return f"{tree.sql(dialect='postgres')[:60]!r} can't be used in a route; docs/reference/routes.md lists what can"
 
 
 def _name(tree: exp.Func) -> str:

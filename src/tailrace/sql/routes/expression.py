@@ -1,7 +1,11 @@
-"""A checked expression of a route: every part with its type, and nothing in it that engines would have to guess.
+"""Checked expressions of routes and their types, with nothing left that engines would have to guess.
 
-`check` makes it from what the user wrote, `compile` turns it into SQL. Casts are explicit, constants have the type that they
-are compared with, and each operator is one of `operators`.
+`check` creates an expression from the text of the user, `compile` turns it into SQL. Casts are explicit, constants have the
+type that they are compared with, and each operator is in `engines.OPERATORS`.
+
+Integers are computed as bigint, so only results over 64 bits fail. Decimals stay exact or are rejected, because each engine
+rounds them in its own way. A combination of types that is not in the tables here means different things in Spark and DuckDB,
+and is rejected.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,10 +19,10 @@ from tailrace.model.table import ColumnKind, ColumnType
 from tailrace.sql.routes.errors import sql_error
 
 Image = Literal["old", "new", "row"]
-"""`row` is the row that an operation leaves, or for a delete the one that it removes."""
+"""`row` is the row that an operation leaves, or for a delete the row that it removes."""
 
 TRY = "try_"
-"""Before the name of an operator: it is null where it would fail."""
+"""The prefix of an operator that returns null where it would fail."""
 
 ConstantValue = bool | int | float | str | Decimal | date | datetime | None
 
@@ -35,7 +39,7 @@ class RouteConstant(NamedTuple):
 
 
 class RouteCall(NamedTuple):
-    """An operator or function. The operands of `case` are conditions and results by turns, then the last resort."""
+    """An operator or function. The operands of `case` are conditions and results in turn, then the result of ELSE."""
 
     operator: str
     operands: "tuple[RouteExpression, ...]"
@@ -46,7 +50,7 @@ RouteExpression = RouteColumn | RouteConstant | RouteCall
 
 
 def columns_of(expression: RouteExpression) -> Iterator[RouteColumn]:
-    """The columns that it looks at, each as often as it does."""
+    """Return the columns that an expression uses, each as often as it does."""
     if isinstance(expression, RouteColumn):
         yield expression
     elif isinstance(expression, RouteCall):
@@ -63,9 +67,9 @@ TIMESTAMP = ColumnType("timestamp")
 UUID = ColumnType("uuid")
 
 
-MOST_DIGITS = 38
+MAX_DIGITS = 38
 PLAIN_SCALE = 6
-"""Decimals with more digits behind the point are text with an exponent in Spark, by one of its settings."""
+"""Spark writes decimals with more digits after the decimal point with an exponent, depending on a setting."""
 
 INTEGERS = frozenset({"smallint", "integer", "bigint"})
 NUMBERS = INTEGERS | {"decimal", "double"}
@@ -94,14 +98,14 @@ _CASTS: dict[tuple[ColumnKind, ColumnKind], str] = {
 
 
 def decimal(whole: int, scale: int) -> ColumnType | None:
-    """A decimal with so many digits before and behind the point, if there is one."""
-    return ColumnType("decimal", precision=max(1, whole + scale), scale=scale) if whole + scale <= MOST_DIGITS else None
+    """Return the decimal with so many digits before and after the decimal point, or `None` if those are too many."""
+    return ColumnType("decimal", precision=max(1, whole + scale), scale=scale) if whole + scale <= MAX_DIGITS else None
 
 
 def digits_of(type_: ColumnType) -> tuple[int, int] | None:
-    """Digits before and behind the point, of integers and decimals."""
+    """Return the digits before and after the decimal point, for integers and decimals."""
     if type_.kind == "decimal":
-        if type_.precision is None or type_.precision > MOST_DIGITS:
+        if type_.precision is None or type_.precision > MAX_DIGITS:
             return None
         return type_.precision - (type_.scale or 0), type_.scale or 0
     digits = _DIGITS.get(type_.kind)
@@ -109,7 +113,7 @@ def digits_of(type_: ColumnType) -> tuple[int, int] | None:
 
 
 def common_type(types: Sequence[ColumnType]) -> ColumnType | None:
-    """The type in which all of these can be compared. `None` if there is none."""
+    """Return the type in which all of these can be compared, or `None`."""
     kinds = {type_.kind for type_ in types}
     if kinds <= INTEGERS:
         return BIGINT
@@ -121,7 +125,7 @@ def common_type(types: Sequence[ColumnType]) -> ColumnType | None:
 
 
 def cast_operator(source: ColumnType, target: ColumnType) -> str | None:
-    """The operator for a cast that the user asked for; `widen` where it can't fail. `None` if there is none."""
+    """Return the operator for an explicit cast, `widen` if it can't fail, or `None` if the cast is not possible."""
     from_, to = source.kind, target.kind
     if from_ in INTEGERS:
         if to in INTEGERS:
@@ -167,8 +171,10 @@ def written_type(cast: exp.Cast) -> ColumnType:
     if kind != "decimal":
         return ColumnType(kind)
     if not parameters:
-        raise sql_error(cast, "say how many digits the decimal has, as in decimal(12, 2)")
+        raise sql_error(cast, "the decimal has no precision; write it like decimal(12, 2)")
     precision, scale = parameters[0], parameters[1] if len(parameters) > 1 else 0
-    if not 1 <= precision <= MOST_DIGITS or not 0 <= scale <= precision:
-        raise sql_error(cast, f"a decimal has 1 to {MOST_DIGITS} digits, and no more of them behind the point")
+    if not 1 <= precision <= MAX_DIGITS or not 0 <= scale <= precision:
+        raise sql_error(
+            cast, f"the decimal must have 1 to {MAX_DIGITS} digits, and not more than those after the decimal point"
+        )
     return ColumnType("decimal", precision=precision, scale=scale)

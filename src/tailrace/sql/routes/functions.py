@@ -1,4 +1,8 @@
-"""The functions that a route can use: those that mean the same in Spark and in DuckDB."""
+"""The functions and the arithmetic that a route can use: those that mean the same in Spark and in DuckDB.
+
+Integers are computed as bigint, division always returns a double, and decimals stay exact or are rejected. Operands are
+converted to a common type by casts that can't fail.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -29,7 +33,7 @@ from tailrace.sql.routes.expression import (
 
 
 class ExpressionChecker(Protocol):
-    """Whoever gives the parts of a tree their types."""
+    """Gives the parts of a tree their types; see `check`."""
 
     def of(self, tree: exp.Expr) -> RouteExpression: ...
 
@@ -41,7 +45,7 @@ _TIME_PARTS = ("hour", "minute")
 
 
 def function_of(tree: exp.Expr) -> FunctionCheck | None:
-    """What checks this function, if it is one of those."""
+    """Return the check of a function, or `None` if routes can't use it."""
     if isinstance(tree, exp.Anonymous):
         return _ANONYMOUS.get(str(tree.this).lower())
     return HANDLERS.get(type(tree))
@@ -57,7 +61,7 @@ def _on_text(operator: str, type_: ColumnType = TEXT) -> FunctionCheck:
 
 def _trim(expressions: ExpressionChecker, tree: exp.Expr) -> RouteExpression:
     if tree.args.get("expression") is not None:
-        raise sql_error(tree, "in a route, trim() takes away spaces only")
+        raise sql_error(tree, "in a route trim() can only remove spaces; leave out the characters")
     operator = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(tree.args.get("position") or ""), "trim")
     return RouteCall(operator, (_kind(expressions, tree.this, ("text",), operator),), TEXT)
 
@@ -66,11 +70,11 @@ def _substring(expressions: ExpressionChecker, tree: exp.Expr) -> RouteExpressio
     of = _kind(expressions, tree.this, ("text",), "substring")
     start, length = (tree.args.get(name) for name in ("start", "length"))
     if start is None or length is None:
-        raise sql_error(tree, "substring() needs a start and a length here")
+        raise sql_error(tree, "in a route substring() needs both a start and a length")
     places = [expressions.of(start), expressions.of(length)]
     for place, least, part in zip(places, (1, 0), (start, length), strict=True):
         if not isinstance(place, RouteConstant) or not isinstance(place.value, int) or not least <= place.value <= 1 << 30:
-            raise sql_error(part, f"substring() takes a whole number from {least} on here, written out")
+            raise sql_error(part, f"in a route substring() needs a constant whole number of at least {least} here")
     return RouteCall("substring", (of, *places), TEXT)
 
 
@@ -108,23 +112,23 @@ def _array_contains(expressions: ExpressionChecker, tree: exp.Expr) -> RouteExpr
     of, wanted = _kind(expressions, tree.this, ("list",), "array_contains"), expressions.of(tree.expression)
     element = of.type.element
     if element is None or element.kind not in COMPARED:
-        raise sql_error(tree, f"array_contains() can't look for a value in {of.type}")
-    (_, found) = of_one_type([tree.this, tree.expression], [null(element), wanted], "look for", widened=False)
+        raise sql_error(tree, f"array_contains() can't search in {of.type}")
+    (_, found) = of_one_type([tree.this, tree.expression], [null(element), wanted], "search for", widened=False)
     if wanted.type.kind != element.kind and not isinstance(wanted, RouteConstant):
-        raise sql_error(tree.expression, f"array_contains() looks for {wanted.type} in {of.type}; cast it to {element}")
+        raise sql_error(tree.expression, f"array_contains() searches for {wanted.type} in {of.type}; cast it to {element}")
     return RouteCall("array_contains", (of, converted(tree.expression, found, element)), BOOLEAN)
 
 
 def _cardinality(expressions: ExpressionChecker, tree: exp.Expr) -> RouteExpression:
     arguments = tree.expressions
     if len(arguments) != 1:
-        raise sql_error(tree, f"cardinality() takes one list, not {len(arguments)} values")
+        raise sql_error(tree, f"cardinality() needs one list, but has {len(arguments)} arguments")
     return RouteCall("array_size", (_kind(expressions, arguments[0], ("list",), "cardinality"),), BIGINT)
 
 
 def _alike(expressions: ExpressionChecker, operator: str, trees: Sequence[exp.Expr], kinds: frozenset[str]) -> RouteExpression:
     if len(trees) < 2:
-        raise sql_error(trees[0], f"{operator}() takes two values or more")
+        raise sql_error(trees[0], f"{operator}() needs at least two values")
     nodes = of_one_type(trees, [expressions.of(tree) for tree in trees], f"use in {operator}()")
     if nodes[0].type.kind not in kinds:
         raise sql_error(trees[0], f"{operator}() can't be used on {nodes[0].type}")
@@ -136,7 +140,7 @@ def _kind(
 ) -> RouteExpression:
     node = expressions.of(tree)
     if node.type.kind not in kinds or (isinstance(node, RouteConstant) and node.value is None):
-        raise sql_error(tree, f"{function}() takes {' or '.join(sorted(kinds))}, and this is {node.type}")
+        raise sql_error(tree, f"{function}() needs {' or '.join(sorted(kinds))}, but this is {node.type}")
     return node
 
 
@@ -181,7 +185,7 @@ def computed(tree: exp.Binary, left: RouteExpression, right: RouteExpression) ->
     if kinds <= INTEGERS:
         return RouteCall(word, (converted(tree.left, left, BIGINT), converted(tree.right, right, BIGINT)), BIGINT)
     if word == "remainder":
-        raise sql_error(tree, f"% is for whole numbers, not for {left.type} and {right.type}")
+        raise sql_error(tree, f"% needs whole numbers, but these are {left.type} and {right.type}")
     if "double" in kinds:
         both = converted(tree.left, left, DOUBLE), converted(tree.right, right, DOUBLE)
         return RouteCall(f"{word}_exact", both, DOUBLE)
@@ -201,19 +205,22 @@ def negated(tree: exp.Neg, node: RouteExpression) -> RouteExpression:
 
 
 def _decimal(tree: exp.Binary, word: str, left: RouteExpression, right: RouteExpression) -> RouteExpression:
-    """In as many digits as the result can have, so that nothing is rounded and nothing is too large."""
+    """Compute decimals with as many digits as the result can have, so that nothing is rounded or overflows."""
     left_type, right_type = as_decimal(left), as_decimal(right)
     result = _result(word, left_type, right_type)
     common = common_type([left_type, right_type])
     if result is None or common is None:
-        raise sql_error(tree, f"{left.type} and {right.type} can give more than 38 digits; cast them to fewer, or to double")
+        raise sql_error(
+            tree,
+            f"the result of {left.type} and {right.type} can have more than 38 digits; cast them to fewer digits, or to double",
+        )
     if word != "multiply":
         left_type = right_type = common
     return RouteCall(f"{word}_exact", (converted(tree.left, left, left_type), converted(tree.right, right, right_type)), result)
 
 
 def as_decimal(node: RouteExpression) -> ColumnType:
-    """The decimal that holds an integer or a decimal."""
+    """Return the decimal type that holds an integer or a decimal."""
     type_ = constants.narrowest(node) if isinstance(node, RouteConstant) else node.type
     digits = digits_of(type_)
     return type_ if digits is None else decimal(*digits) or type_
@@ -225,7 +232,7 @@ def _result(word: str, left: ColumnType, right: ColumnType) -> ColumnType | None
         return None
     (left_whole, left_scale), (right_whole, right_scale) = left_digits, right_digits
     if word == "multiply":
-        # One digit more than there can be, as Spark counts.
+        # One digit more than the product can have, as in Spark.
         return decimal(left_whole + right_whole + 1, left_scale + right_scale)
     return decimal(max(left_whole, right_whole) + 1, max(left_scale, right_scale))
 
@@ -233,7 +240,7 @@ def _result(word: str, left: ColumnType, right: ColumnType) -> ColumnType | None
 def of_one_type(
     trees: Sequence[exp.Expr], nodes: Sequence[RouteExpression], what: str, *, widened: bool = True
 ) -> tuple[RouteExpression, ...]:
-    """All in the type that they have in common. Without `widened`, integers of any width are left as they are."""
+    """Return all nodes converted to their common type. Without `widened`, integers keep their width."""
     target = type_beside(nodes)
     if target is None:
         types = " and ".join(dict.fromkeys(_described(node) for node in nodes))
@@ -242,11 +249,11 @@ def of_one_type(
 
 
 def converted(tree: exp.Expr, node: RouteExpression, target: ColumnType, *, widened: bool = True) -> RouteExpression:
-    """The node in a type that can hold each of its values."""
+    """Return the node converted to a type that can hold all of its values."""
     if isinstance(node, RouteConstant):
         constant = adapted(node, target)
         if constant is None:
-            raise sql_error(tree, f"{_described(node)} is no {target}")
+            raise sql_error(tree, f"{_described(node)} is not a valid {target}")
         return RouteCall("widen", (constant,), target) if widened and target.kind in INTEGERS else constant
     if node.type == target or (not widened and node.type.kind in INTEGERS and target.kind in INTEGERS):
         return node
@@ -263,5 +270,5 @@ def _described(node: RouteExpression) -> str:
 def _advice(nodes: Sequence[RouteExpression]) -> str:
     kinds = {node.type.kind for node in nodes}
     if kinds <= INTEGERS | {"decimal", "double"}:
-        return ": together they have more digits than 38; cast one of them"
+        return "; together they have more than 38 digits, so cast one of them"
     return "; cast one of them" if "text" in kinds and kinds <= CASTABLE else ""

@@ -1,7 +1,8 @@
-"""What a route would do with changes that are there: its compiled form, run by DuckDB over them.
+"""ADD SOURCE, EXPLAIN ... ADD SOURCE and DROP SOURCE.
 
-Only the columns that the route looks at are brought over. DuckDB gets no files, no network and no settings, and a time and a
-memory limit; what it runs was written by `compile`, never by a user.
+EXPLAIN is a dry run: DuckDB evaluates the compiled route over the newest changes of the table. Only the columns that the route
+uses are converted. DuckDB has no access to files, the network or settings, and limits on time and memory; the SQL that it runs
+comes from `compile`, never from a user.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ _decode_row = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class DryRunOutcome(NamedTuple):
-    """What came of one change. Where it failed, nothing else counts."""
+    """The outcome for one change. If it failed, the other fields have no meaning."""
 
     matches: bool | None
     failed: bool
@@ -49,7 +50,7 @@ class DryRunOutcome(NamedTuple):
 
 
 def dry_run(checked: CheckedRoute, table: Table, changes: Sequence[ChangeEvent], limits: Limits) -> list[DryRunOutcome]:
-    """One outcome for each change. Takes as long as it takes, up to `query_seconds`: for a thread of its own."""
+    """Return an outcome for each change. Takes up to `query_seconds`, so run it in a thread."""
     compiled = compile_route(checked.where, checked.keys, DUCKDB, limits)
     used = {column.name for part in (checked.where, *checked.keys) if part is not None for column in columns_of(part)}
     return _run(compiled, _arrow(changes, [column for column in table.columns if column.name in used]), limits)
@@ -73,10 +74,11 @@ def _run(compiled: CompiledRoute, changes: Any, limits: Limits) -> list[DryRunOu
     try:
         connection.register("changes", changes)
         columns = ", ".join([compiled.condition, compiled.failure, *compiled.keys])
-        rows = connection.execute(f"SELECT {columns} FROM changes ORDER BY number").fetchall()  # noqa: S608  ours alone
+        rows = connection.execute(f"SELECT {columns} FROM changes ORDER BY number").fetchall()  # noqa: S608  written by `compile`
     except (duckdb.InterruptException, duckdb.OutOfMemoryException) as error:
         raise QueryLimitError(
-            f"the dry run took more than {limits.query_seconds} s (query_seconds) or {limits.query_bytes} bytes (query_bytes)"
+            f"the dry run took more than {limits.query_seconds} s (query_seconds) or {limits.query_bytes} bytes (query_bytes);"
+            " simplify the route"
         ) from error
     finally:
         alarm.cancel()
@@ -85,7 +87,7 @@ def _run(compiled: CompiledRoute, changes: Any, limits: Limits) -> list[DryRunOu
 
 
 def _arrow(changes: Sequence[ChangeEvent], columns: Sequence[Any]) -> Any:
-    """Both images of each change, as DuckDB knows them."""
+    """Return the old and new rows of the changes as an Arrow table."""
     import pyarrow as pa
 
     arrays = {"number": pa.array(range(len(changes)), pa.int64())}
@@ -104,7 +106,7 @@ def _image(image: bytes | None, reads: Sequence[tuple[str, Callable[[Any], objec
         row = _decode_row(image)
         return {name: _read(row[name], read) for name, read in reads}
     except (msgspec.MsgspecError, KeyError, ValueError, ArithmeticError) as error:
-        raise CorruptionError(f"a change event does not hold what its table has: {error!r}") from error
+        raise CorruptionError(f"a change event does not match the columns of its table: {error!r}") from error
 
 
 def _read(cell: msgspec.Raw, read: Callable[[Any], object]) -> object:
@@ -151,7 +153,7 @@ def _arrow_type(type_: ColumnType) -> Any:
 
 
 _OPERATIONS: Sequence[Operation] = ("insert", "update", "delete")
-_NOT_YET = RouteId(0)
+_NO_ID = RouteId(0)
 COLUMNS = (
     ResultColumn("cursor", ColumnType("bigint")),
     ResultColumn("op", ColumnType("text")),
@@ -178,9 +180,9 @@ class RouteHandler:
         await self._broker.routes.drop(asked.topic, asked.table)
 
     async def explain(self, asked: AddSourceStatement) -> Result:
-        """What the route would make of the newest changes of the table. Nothing is changed."""
+        """Return what the route would do with the newest changes of the table. Nothing is changed."""
         route, checked, table = self._checked(asked)
-        # What a route does that is there already is a fair question.
+        # A route that exists already can be explained too.
         with suppress(RouteExistsError):
             self._broker.routes.check_new(route)
         size = self._broker.positions.size(CHANGES_PREFIX + table.name, 0)
@@ -201,7 +203,7 @@ class RouteHandler:
         operations = tuple(operation for operation in _OPERATIONS if operation in asked.operations)
         checked = check_route(asked.where, asked.partition_by, operations, table, self._limits, has_snapshot=asked.snapshot)
         route = Route(
-            id=_NOT_YET,
+            id=_NO_ID,
             topic=topic.id,
             topic_name=topic.name,
             table=table.id,
@@ -223,7 +225,7 @@ class RouteHandler:
         end = await self._broker.positions.resolve(topic, 0, StartEdge.LATEST)
         newest: deque[ChangeEvent] = deque()
         left = limits.explained_bytes
-        # Further back where snapshots have put rows that they read between the changes, as far as the bytes go.
+        # Rows that snapshots have read are skipped, so older changes may be read, up to the limit of bytes.
         while end > start and left > 0 and len(newest) < limits.explained_changes:
             begin = Offset(max(start, end - limits.explained_changes))
             records = await self._records(topic, begin, end, left)
@@ -238,7 +240,7 @@ class RouteHandler:
         return list(newest)
 
     async def _records(self, topic: str, begin: Offset, end: Offset, most_bytes: int) -> Sequence[Record]:
-        """The records between two offsets, or the last of them up to about so many bytes."""
+        """Return the records between two offsets, or the last of them up to about so many bytes."""
         held = 0
         records: deque[Record] = deque()
         while begin < end:
@@ -255,11 +257,11 @@ class RouteHandler:
 
     async def _in_thread(self, checked: CheckedRoute, table: Table, changes: list[ChangeEvent]) -> list[DryRunOutcome]:
         if self._dry_runs >= self._limits.queued_queries:
-            raise OverloadedError(f"{self._dry_runs} dry runs wait, as many as queued_queries allows; try again after a pause")
+            raise OverloadedError(f"{self._dry_runs} dry runs are waiting, as many as queued_queries allows; try again later")
         loop = asyncio.get_running_loop()
         self._dry_runs += 1
         done = self._threads.submit(dry_run, checked, table, changes, self._limits)
-        # Not when the caller stops waiting, but when the thread is free again.
+        # Counted down when the thread is free again, not when the caller stops waiting.
         done.add_done_callback(lambda _: loop.call_soon_threadsafe(self._finished))
         return await asyncio.wrap_future(done)
 

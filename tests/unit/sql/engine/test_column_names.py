@@ -116,7 +116,7 @@ async def test_errors_have_their_place() -> None:
         ("SELECT id FROM chat.messages UNION SELECT 1, 2", SqlError, "SELECTs to the left and right of UNION"),
         ("SELECT 1 / 0", SqlError, "the query can't be run: Division by zero in expression (1 // 0)."),
         ("DROP TABLE app.new", UnknownTableError, "'app.new' is a topic, not a table; use DROP TOPIC"),
-        ("DROP TOPIC chat.messages", ReservedTopicError, "'chat.messages' is a table; DROP TABLE removes it"),
+        ("DROP TOPIC chat.messages", ReservedTopicError, "'chat.messages' is a table, not a topic; use DROP TABLE"),
     ],
 )
 @on_loop

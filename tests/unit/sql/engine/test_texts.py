@@ -220,7 +220,7 @@ async def test_a_table_is_filled_from_a_topic_by_way_of_a_cte() -> None:
 async def test_a_query_for_a_topic_is_no_part_of_a_transaction() -> None:
     async with running_sql() as sql:
         await sql.engine.execute(f"{TABLE}; CREATE TOPIC a")
-        with pytest.raises(UnsupportedSqlError, match="within a transaction a topic takes VALUES only"):
+        with pytest.raises(UnsupportedSqlError, match="within a transaction only VALUES can be inserted into a topic"):
             await sql.engine.execute("BEGIN; INSERT INTO t VALUES (1, 'x'); INSERT INTO a (value) SELECT body FROM t; COMMIT")
         await sql.engine.execute("BEGIN; INSERT INTO a (value) VALUES ('x' || 'y'); COMMIT")
         assert [row["value"] for row in await sql.dicts("CONSUME FROM a")] == ["xy"]
