@@ -99,7 +99,6 @@ def _reason(tree: exp.Expr) -> str:
         name = _name(tree)
         if name in _VOLATILE_FUNCTIONS:
             return f"the result of {name}() can change from call to call, but a route must always give the same result"
-                " for a change"
         return f"a route can't use the function {name}(); use {', '.join(FUNCTIONS)}"
     return f"{tree.sql(dialect='postgres')[:60]!r} can't be used in a route; docs/reference/routes.md lists what can"
 
