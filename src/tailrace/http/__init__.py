@@ -1,1 +1,1 @@
-"""HTTP and WebSocket surface, OpenAPI, a page for whoever comes by browser."""
+"""The HTTP surface: REST endpoints, Server-Sent Events, WebSockets, metrics and the OpenAPI document."""

@@ -1,8 +1,8 @@
-"""The connections of the HTTP listener: uvicorn's, with the bounds and the exit that they lack.
+"""The connections of the HTTP listener: uvicorn's, with bounds that it lacks.
 
-A client has a bounded time and a bounded number of bytes for the head of a request, and a bounded time for the whole of it. And
-a subscriber that takes nothing of what it is sent can be told so and cut off, instead of holding its part of the
-memory until the network gives up; applications find that exit as an extension of the scope.
+A client has a bounded number of bytes for the head of a request and a bounded time for all of it. A subscriber that reads
+nothing can be told so and disconnected, instead of holding memory until the network gives up: endpoints find callbacks for that
+in the extension `tailrace.connection` of the scope.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from tailrace.model.limits import DEFAULT_LIMITS, Limits
 
 EXTENSION = "tailrace.connection"
 REQUEST_NAME = b"tailrace-request"
-"""What a client names its request by; the answer has the same, so that it is never taken for the answer to another. Not
-`x-request-id`: proxies have their own ideas of that."""
+"""A header that names a request. The response repeats it, so that a client never takes it for the response to another request.
+Not `x-request-id`, which proxies set."""
 CUT = "cut"
 ABORT = "abort"
 DRAINED = "drained"
 LINGER_SECONDS = 5.0
-"""How long a client that was cut off has to fetch what was sent before."""
+"""How long a client that is disconnected has to read what was sent before."""
 
 
 class HttpConnection(HttpToolsProtocol):
@@ -31,7 +31,7 @@ class HttpConnection(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._head_bytes = 0
-        self._unread_bytes = 0
+        self._unparsed_bytes = 0
         self._is_in_head = False
         self._is_in_body = False
         self._deadline: asyncio.TimerHandle | None = None
@@ -40,7 +40,7 @@ class HttpConnection(HttpToolsProtocol):
         super().connection_made(transport)
         self._set_deadline()
         if len(self.connections) > self.limits.connections:
-            self._refuse(503, f"there are {self.limits.connections} connections, as many as connections allows")
+            self._refuse(503, f"connection limit reached (connections: {self.limits.connections}); try again later")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._clear_deadline()
@@ -50,15 +50,15 @@ class HttpConnection(HttpToolsProtocol):
         was_in_head = self._is_in_head
         super().data_received(data)
         if was_in_head and self._is_in_head:
-            # The parser gathers a header until it has all of it.
-            self._unread_bytes += len(data)
-            if self._unread_bytes > self.limits.request_head_bytes:
+            # The parser reports a header only when it has all of it.
+            self._unparsed_bytes += len(data)
+            if self._unparsed_bytes > self.limits.request_head_bytes:
                 self._refuse_head()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._is_in_head = True
-        self._unread_bytes = 0
+        self._unparsed_bytes = 0
         self.scope["extensions"] = {EXTENSION: {CUT: self.cut, ABORT: self.abort}}
         self._head_bytes = 0
         if self._deadline is None:
@@ -92,7 +92,7 @@ class HttpConnection(HttpToolsProtocol):
         return True
 
     def handle_websocket_upgrade(self) -> None:
-        # Loaded for the first WebSocket: most servers never see one.
+        # Loaded with the first WebSocket, because most servers never see one.
         from tailrace.http.websocket_connection import WebSocketConnection
 
         self.ws_protocol_class = WebSocketConnection
@@ -100,17 +100,17 @@ class HttpConnection(HttpToolsProtocol):
         super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(400, "what came is no HTTP request")
+        self._refuse(400, "invalid HTTP request")
 
     def cut(self, last: bytes) -> None:
-        """End a response in chunks with these bytes, whether the client takes them or not."""
+        """End a chunked response with these bytes and close the connection, whether the client reads them or not."""
         if not self.transport.is_closing():
             self.transport.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last))
             self.cycle.disconnected = True
             close_soon(self.transport)
 
     def abort(self) -> None:
-        """End the connection at once, in the middle of an answer."""
+        """Close the connection at once, in the middle of a response."""
         self.cycle.disconnected = True
         self.transport.abort()
 
@@ -118,7 +118,7 @@ class HttpConnection(HttpToolsProtocol):
         self._head_bytes += size
         if self._head_bytes > self.limits.request_head_bytes:
             self._refuse_head()
-            # The parser stops at this, so that a request that was refused is not carried out.
+            # Stops the parser, so that the rejected request is not executed.
             raise ValueError("the head of the request is too large")
 
     def _refuse_head(self) -> None:
@@ -134,12 +134,12 @@ class HttpConnection(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._deadline = None
-        self._refuse(408, f"the request did not come within request_seconds ({self.limits.request_seconds})")
+        self._refuse(408, f"the request was not complete within request_seconds ({self.limits.request_seconds})")
 
     def _refuse(self, status: int, detail: str) -> None:
         if self.transport.is_closing():
             return
-        # A request may have been answered before all of it had come; a second answer would be taken for that of the next one.
+        # A request may be answered before all of it has arrived; a second response would be taken for that of the next request.
         if not (self._is_in_body and self.cycle.response_started):
             body = problem_body(status, detail)
             head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nconnection: close\r\ncontent-type: {MEDIA_TYPE}\r\n"
@@ -148,7 +148,7 @@ class HttpConnection(HttpToolsProtocol):
 
 
 class _HeadBufferingTransport:
-    """The transport of one answer, whose head leaves with the first part of its body: one call of the system less."""
+    """The transport of one response, which sends the head with the first part of the body: one system call less."""
 
     __slots__ = ("_head", "_is_begun", "_loop", "_transport")
 
@@ -165,7 +165,7 @@ class _HeadBufferingTransport:
         else:
             self._is_begun = True
             self._head = data
-            # A body that takes its time does not keep the head waiting.
+            # The head does not wait for a slow body.
             self._loop.call_soon(self._flush)
 
     def close(self) -> None:
@@ -182,12 +182,12 @@ class _HeadBufferingTransport:
 
 
 def connection_class(limits: Limits) -> type[HttpConnection]:
-    """uvicorn makes its connections itself, from a class."""
+    """Return a class of connections with these limits: uvicorn creates connections from a class."""
     return type("BoundHttpConnection", (HttpConnection,), {"limits": limits})
 
 
 def close_soon(transport: asyncio.Transport) -> None:
-    """Send what there is to send, as far as the client takes it in a short time."""
+    """Send what is buffered, as far as the client reads it within `LINGER_SECONDS`, then close."""
     transport.close()
     abort_soon(transport)
 

@@ -1,4 +1,4 @@
-"""Work for a client that may go away: then it is cancelled instead of being done for nobody."""
+"""Cancels work for a client that disconnects."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
@@ -10,48 +10,48 @@ from tailrace.http.problems import RequestRefusedError
 T = TypeVar("T")
 ASGIReceive = Callable[[], Awaitable[Mapping[str, Any]]]
 
-_GONE = frozenset(("http.disconnect", "websocket.disconnect"))
-_LOOK_AFTER_SECONDS = 0.05
+_DISCONNECTS = frozenset(("http.disconnect", "websocket.disconnect"))
+_WATCH_AFTER_SECONDS = 0.05
 
 
 async def while_connected(receive: ASGIReceive, work: Coroutine[Any, Any, T]) -> T:
-    """The outcome of the work, cancelled when the client goes away. The body must have been read before."""
-    async with until_disconnect(receive, _LOOK_AFTER_SECONDS):
+    """Return the result of the work, or cancel it when the client disconnects. The body must have been read before."""
+    async with until_disconnect(receive, _WATCH_AFTER_SECONDS):
         return await work
-    raise RequestRefusedError(499, "the client has gone")
+    raise RequestRefusedError(499, "the client has disconnected")
 
 
 @asynccontextmanager
-async def until_disconnect(receive: Any, look_after_seconds: float = 0.0) -> AsyncIterator[None]:
-    """Leave the block when the client has gone. What it sends meanwhile is thrown away; there is nothing to be said.
+async def until_disconnect(receive: Any, watch_after_seconds: float = 0.0) -> AsyncIterator[None]:
+    """Leave the block when the client disconnects. What it sends meanwhile is dropped.
 
-    Most work is done before it is worth the while to look.
+    With `watch_after_seconds` most work is done before anything watches for the disconnect.
     """
-    inside = asyncio.current_task()
-    watching: asyncio.Task[None] | None = None
-    has_gone = False
+    task = asyncio.current_task()
+    watcher: asyncio.Task[None] | None = None
+    is_disconnected = False
 
     async def watch() -> None:
-        nonlocal has_gone
-        while (await receive())["type"] not in _GONE:
+        nonlocal is_disconnected
+        while (await receive())["type"] not in _DISCONNECTS:
             pass
-        has_gone = True
-        if inside is not None:
-            inside.cancel()
+        is_disconnected = True
+        if task is not None:
+            task.cancel()
 
-    def begin() -> None:
-        nonlocal watching
-        watching = asyncio.ensure_future(watch())
+    def start_watching() -> None:
+        nonlocal watcher
+        watcher = asyncio.ensure_future(watch())
 
-    timer = asyncio.get_running_loop().call_later(look_after_seconds, begin)
+    timer = asyncio.get_running_loop().call_later(watch_after_seconds, start_watching)
     try:
         yield
     except asyncio.CancelledError:
-        if not has_gone:
+        if not is_disconnected:
             raise
-        if inside is not None:
-            inside.uncancel()
+        if task is not None:
+            task.uncancel()
     finally:
         timer.cancel()
-        if watching is not None:
-            watching.cancel()
+        if watcher is not None:
+            watcher.cancel()

@@ -1,9 +1,4 @@
-"""The endpoints, their errors and bounds, in Litestar: all that is not answered past it (`direct`).
-
-Litestar loads plugins for the classes of pydantic and attrs wherever these are installed: a fifth of the server's start, and
-memory for nothing. No setting turns that off, so this replaces the method that chooses them, which is not part of Litestar's
-interface. With a Litestar that chooses elsewhere the server would work as before and only start slower; a test says so.
-"""
+"""The Litestar application: all endpoints, their errors and bounds. `fast_endpoints.py` is the fast path of three of them."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -27,8 +22,8 @@ from tailrace.http.openapi import PATH, openapi, parameter_names
 from tailrace.http.pipelines import BatchEndpoints, PipelineEndpoints
 from tailrace.http.problems import MEDIA_TYPE, RequestRefusedError, UnexpectedErrors, error_body, problem_body, too_large
 from tailrace.http.queues import QueueEndpoints
-from tailrace.http.request_guard import JSON, TAKES, RequestGuard
-from tailrace.http.requests import refuse_unknown
+from tailrace.http.request_guard import CONTENT_TYPE, JSON, RequestGuard
+from tailrace.http.requests import check_query
 from tailrace.http.sql import SqlEngine, sql
 from tailrace.http.subscribe import EventEncoder, subscribe, subscribe_by_websocket
 from tailrace.http.tables import RouteEndpoints, tables
@@ -38,6 +33,13 @@ from tailrace.model.limits import Limits
 
 
 class LitestarApp(Litestar):
+    """Litestar without its plugins for pydantic and attrs, which it loads wherever these are installed.
+
+    They take 12 MB, 16 % of the memory of a server that has loaded Litestar, and none of our classes needs them. No setting
+    turns them off, so this overrides the private method that chooses them. If a later Litestar chooses elsewhere, the server
+    works as before with more memory; `tests/unit/http/test_endpoints.py` notices.
+    """
+
     @staticmethod
     def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
         return [*plugins, MsgspecDIPlugin()]
@@ -52,18 +54,18 @@ def create_litestar_app(
     request_guard: RequestGuard,
     unexpected: UnexpectedErrors,
 ) -> LitestarApp:
-    """`collectors`: what else is shown on the metrics page."""
+    """Create the application. `collectors` add metrics to `/metrics`."""
     registry = create_registry(
         BrokerCollector(broker), SqlCollector(broker.changes.stats), ServerCollector(status, unexpected), *collectors
     )
 
-    # Not a guard in the framework's sense, because those cost a copy of the handler each time.
-    async def look(request: Request[Any, Any, Any]) -> Response[None] | None:
-        request_guard.check(request.scope, request.route_handler.opt.get(TAKES, JSON))
-        # Others may have their own ways with the rest: Prometheus names metrics, browsers come from wherever.
+    # Not a guard of Litestar, because guards copy the handler for each request.
+    async def check_request(request: Request[Any, Any, Any]) -> Response[None] | None:
+        request_guard.check(request.scope, request.route_handler.opt.get(CONTENT_TYPE, JSON))
+        # Only under /api: Prometheus selects metrics by query, and links to the index page may carry anything.
         if request.scope["query_string"] and request.scope["path"].startswith("/api/"):
-            refuse_unknown(request.scope["path"], request.query_params, parameter_names(request.route_handler))
-        return _allowed(request) if request.scope["method"] == "OPTIONS" else None
+            check_query(request.scope["path"], request.query_params, parameter_names(request.route_handler))
+        return _allowed_methods(request) if request.scope["method"] == "OPTIONS" else None
 
     return LitestarApp(
         [
@@ -84,15 +86,15 @@ def create_litestar_app(
             BatchEndpoints,
         ],
         dependencies={
-            "broker": _given(broker),
-            "engine": _given(engine),
-            "request_guard": _given(request_guard),
-            "frames": _given(EventEncoder()),
-            "limits": _given(limits),
-            "registry": _given(registry),
-            "status": _given(status),
+            "broker": _constant(broker),
+            "engine": _constant(engine),
+            "request_guard": _constant(request_guard),
+            "event_encoder": _constant(EventEncoder()),
+            "limits": _constant(limits),
+            "registry": _constant(registry),
+            "status": _constant(status),
         },
-        before_request=look,
+        before_request=check_request,
         exception_handlers=exception_handlers(unexpected, limits),
         request_max_body_size=limits.request_bytes,
         openapi_config=None,
@@ -100,14 +102,14 @@ def create_litestar_app(
     )
 
 
-def _allowed(request: Request[Any, Any, Any]) -> Response[None]:
-    """The answer to OPTIONS, which the framework gives for one handler of an address only."""
+def _allowed_methods(request: Request[Any, Any, Any]) -> Response[None]:
+    """Answer OPTIONS with the methods of all handlers of the path; Litestar knows only one of them."""
     template = request.scope["path_template"]
     methods = {method for route in request.app.routes if route.path_format == template for method in route.methods}
     return Response(None, status_code=204, headers={"allow": ", ".join(sorted(methods))})
 
 
-def _given(value: Any) -> Provide:
+def _constant(value: Any) -> Provide:
     return Provide(lambda: value, sync_to_thread=False)
 
 
@@ -115,15 +117,13 @@ _Request = Request[Any, Any, Any]
 
 
 def exception_handlers(unexpected: UnexpectedErrors, limits: Limits) -> ExceptionHandlersMap:
-    def unforeseen(request: _Request, error: Exception) -> Response[bytes]:
-        return Response(unexpected.tell(request.method, request.url.path, error), status_code=500, media_type=MEDIA_TYPE)
+    def unexpected_error(request: _Request, error: Exception) -> Response[bytes]:
+        return Response(unexpected.report(request.method, request.url.path, error), status_code=500, media_type=MEDIA_TYPE)
 
     def refused(request: _Request, error: HTTPException) -> Response[bytes]:
-        return (
-            unforeseen(request, error)
-            if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
-            else _http_response(request, error)
-        )
+        if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return unexpected_error(request, error)
+        return _http_response(request, error)
 
     def refused_body(request: _Request, _: RequestEntityTooLarge) -> Response[bytes]:
         return _error_response(request, too_large(limits))
@@ -133,7 +133,7 @@ def exception_handlers(unexpected: UnexpectedErrors, limits: Limits) -> Exceptio
         RequestRefusedError: _refused_response,
         RequestEntityTooLarge: refused_body,
         HTTPException: refused,
-        Exception: unforeseen,
+        Exception: unexpected_error,
     }
 
 
@@ -146,12 +146,12 @@ def _refused_response(_: _Request, error: RequestRefusedError) -> Response[bytes
 
 
 def _http_response(request: _Request, error: HTTPException) -> Response[bytes]:
-    """What the framework itself refuses."""
+    """Describe an error that Litestar raises itself."""
     detail = error.detail
     if error.status_code == HTTPStatus.NOT_FOUND:
-        detail = f"there is no {request.url.path}; {PATH} lists what there is"
+        detail = f"{request.url.path} does not exist; {PATH} lists all endpoints"
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        detail = f"{request.url.path} does not take {request.method}"
+        detail = f"{request.url.path} does not support {request.method}"
     elif isinstance(error, ValidationException) and isinstance(error.extra, list):
         detail = "; ".join(f"{fault.get('key')}: {fault.get('message')}" for fault in error.extra if isinstance(fault, dict))
     body = problem_body(error.status_code, detail)

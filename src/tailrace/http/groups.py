@@ -1,4 +1,9 @@
-"""`/api/groups`: who consumes, how far each group has come, and putting one somewhere else."""
+"""`/api/groups`: list, describe, reset and delete consumer groups, and be a member of one.
+
+The endpoints for members are Kafka's classic group protocol in JSON: a member joins, the leader assigns the partitions, each
+member gets its assignment by a sync and stays a member by heartbeats. Subscriptions and assignments are in Kafka's own format
+(`wire/consumer_protocol.py`) in base64, so HTTP members and Kafka clients can be in one group.
+"""
 
 from typing import Any
 
@@ -52,13 +57,13 @@ class GroupEndpoints(Controller):
     async def all(
         self, broker: NamedDependency[Broker], after: FromQuery[str] = "", limit: FromQuery[PageSize] = DEFAULT_PAGE
     ) -> GroupPage:
-        """Groups by name."""
+        """List groups by name."""
         groups, last = page(broker.groups.all(), lambda group: group.name, after, limit)
         return GroupPage([GroupEntry(*group) for group in groups], last)
 
     @get("/{group_id:str}")
     async def one(self, group_id: FromPath[str], broker: NamedDependency[Broker]) -> GroupView:
-        """A group with its members and its lag."""
+        """Return a group with its members and its lag."""
         group = broker.groups.describe(group_id)
         return GroupView(
             group.name,
@@ -76,7 +81,7 @@ class GroupEndpoints(Controller):
 
     @delete("/{group_id:str}")
     async def remove(self, group_id: FromPath[str], broker: NamedDependency[Broker]) -> None:
-        """Forget a group without members, and its offsets."""
+        """Delete a group without members, and its offsets."""
         await broker.group_removal.delete(group_id)
 
     @get("/{group_id:str}/offsets")
@@ -88,23 +93,23 @@ class GroupEndpoints(Controller):
         after: FromQuery[str] = "",
         limit: FromQuery[PageSize] = DEFAULT_PAGE,
     ) -> OffsetPage:
-        """How far the group has come, by topic and partition."""
+        """List the committed offsets and the lag of a group by topic and partition."""
         broker.groups.describe(group_id)
         wanted = broker.topics.get(topic).topic.name if topic else None
-        lags = sorted((lag for lag in broker.offsets.lag(group_id) if wanted in (None, lag.topic)), key=_place)
-        chosen, last = page(lags, _place, after, limit)
+        lags = sorted((lag for lag in broker.offsets.lag(group_id) if wanted in (None, lag.topic)), key=_sort_key)
+        chosen, last = page(lags, _sort_key, after, limit)
         return OffsetPage([OffsetView(*lag) for lag in chosen], last)
 
     @put("/{group_id:str}/offsets", opt=describe_endpoint(ResetOffsetsBody))
     async def reset(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> ResetOffsetsResponse:
-        """Put a group without members somewhere else, forwards or back."""
+        """Reset the offsets of a group without members, forwards or backwards."""
         asked = read_body(body, ResetOffsetsBody)
         placed = await broker.consumers.reset(group_id, asked.topic, asked.partition_id, to_start(asked.start))
         return ResetOffsetsResponse(broker.topics.get(asked.topic).topic.name, [PartitionReset(*each) for each in placed])
 
 
-def _place(lag: Lag) -> str:
-    # Partitions are counted, so their numbers are padded to sort as numbers.
+def _sort_key(lag: Lag) -> str:
+    # Padded, so that partitions sort as numbers.
     return f"{lag.topic}/{lag.partition:05}"
 
 
@@ -116,7 +121,7 @@ class MemberEndpoints(Controller):
     async def join(
         self, group_id: FromPath[str], request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker]
     ) -> JoinResponse:
-        """Become a member, or stay one when the group shares out anew; answered when all members have joined."""
+        """Join a group, or join again in a rebalance. Answered when all members have joined."""
         asked = read_body(body, JoinBody)
         joined = await broker.groups.join(
             JoinRequest(
@@ -136,7 +141,7 @@ class MemberEndpoints(Controller):
 
     @post("/sync", status_code=200, opt=describe_endpoint(SyncBody))
     async def sync(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> SyncResponse:
-        """Get a share of the partitions; the leader hands out all shares."""
+        """Get the assignment of a member; the leader sends those of all members."""
         asked = read_body(body, SyncBody)
         synced = await broker.groups.sync(
             SyncRequest(
@@ -151,13 +156,13 @@ class MemberEndpoints(Controller):
 
     @post("/heartbeat", status_code=204, opt=describe_endpoint(HeartbeatBody))
     async def heartbeat(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
-        """A member is still there."""
+        """Keep a member in its group."""
         asked = read_body(body, HeartbeatBody)
         broker.groups.heartbeat(group_id, MemberIdentity(asked.member_id, asked.generation, asked.instance_id))
 
     @post("/leave", status_code=204, opt=describe_endpoint(LeaveBody))
     async def leave(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
-        """A member goes, and its share with it."""
+        """Remove a member from its group, which rebalances."""
         asked = read_body(body, LeaveBody)
         (refusal,) = broker.groups.leave(group_id, [(asked.member_id, asked.instance_id)])
         if refusal is not None:
@@ -165,7 +170,7 @@ class MemberEndpoints(Controller):
 
     @post("/begin", status_code=200, opt=describe_endpoint(BeginBody))
     async def begin(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> BeginResponse:
-        """Where the group goes on in these partitions. Where it has committed nothing, the start is committed first."""
+        """Return where the group continues in partitions. Without a committed offset, the start is committed first."""
         asked = read_body(body, BeginBody)
         member = MemberIdentity(asked.member_id, asked.generation)
         start = None if asked.start is None else to_start(asked.start)
@@ -174,7 +179,7 @@ class MemberEndpoints(Controller):
 
     @post("/commit", status_code=204, opt=describe_endpoint(CommitOffsetsBody))
     async def commit(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
-        """The group is done with everything below these offsets; all of them are committed, or none."""
+        """Commit offsets for a group, all or none."""
         asked = read_body(body, CommitOffsetsBody)
         member = MemberIdentity(asked.member_id, asked.generation)
         commits = [

@@ -1,4 +1,4 @@
-"""What the process knows about itself and the broker does not, for those who ask by HTTP."""
+"""The health of the server, without Litestar: a probe is often the first request of all."""
 
 from collections.abc import Callable
 
@@ -10,6 +10,8 @@ from tailrace.model.errors import TailraceError
 
 
 class ServerStatus:
+    """What the process knows about itself and the broker does not."""
+
     def __init__(self, durability: str, clock: Clock, failure: Callable[[], TailraceError | None]) -> None:
         self.durability = durability
         self.failure = failure

@@ -1,7 +1,4 @@
-"""Runs an ASGI application on a socket, from the first request to the last.
-
-The process owns the signals and the socket, so that the listener only does what it is told: start, and stop within a time.
-"""
+"""Runs an ASGI application on a socket with uvicorn, from `start` to `stop`. Signals and the socket belong to the process."""
 
 import asyncio
 import contextlib
@@ -11,24 +8,23 @@ from typing import Any
 
 import uvicorn
 
-from tailrace.http.app import Application
 from tailrace.http.connection import connection_class
 from tailrace.model.limits import KIB, Limits
 
 _IDLE_SECONDS = 60
 _MESSAGE_BYTES = 4 * KIB
-"""Of one message that comes by a WebSocket. None is expected."""
+"""The largest message that a client may send over a WebSocket. None is expected."""
 
 
 class HttpListener:
-    def __init__(self, app: Application[Any], bound: socket, limits: Limits, stop_seconds: int) -> None:
+    def __init__(self, app: Any, bound: socket, limits: Limits, stop_seconds: int) -> None:
         config = uvicorn.Config(
             app,
             http=connection_class(limits),
-            ws="none",  # connections load it when they need it
+            ws="none",  # `HttpConnection` loads it with the first WebSocket
             ws_max_size=_MESSAGE_BYTES,
             ws_ping_interval=limits.subscriber_silence_seconds,
-            # One that reads too slowly to answer is cut off for that, with a better reason.
+            # Longer than a slow reader is tolerated, so that it is disconnected for that reason, which it is told.
             ws_ping_timeout=2 * limits.subscriber_stall_seconds + limits.subscriber_silence_seconds,
             ws_per_message_deflate=False,
             lifespan="off",
@@ -41,11 +37,11 @@ class HttpListener:
             timeout_graceful_shutdown=stop_seconds,
         )
         self._bound = bound
-        self._uvicorn = _QuietServer(config)
+        self._uvicorn = _UvicornServer(config)
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Return when requests are taken."""
+        """Return when requests are accepted."""
         self._serving = asyncio.create_task(self._uvicorn.serve([self._bound]), name="http-listener")
         started = asyncio.create_task(self._uvicorn.is_listening.wait())
         await asyncio.wait((self._serving, started), return_when=asyncio.FIRST_COMPLETED)
@@ -54,14 +50,14 @@ class HttpListener:
             await self._serving
 
     async def stop(self) -> None:
-        """Take no new request and finish those that run; after `stop_seconds` they are cancelled."""
+        """Accept no new request and finish those that run; after `stop_seconds` they are cancelled."""
         self._uvicorn.should_exit = True
         if self._serving is not None:
             await self._serving
 
 
-class _QuietServer(uvicorn.Server):
-    """Leaves signals to the process and says when it listens."""
+class _UvicornServer(uvicorn.Server):
+    """A uvicorn server that leaves signals to the process and reports when it listens."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

@@ -1,7 +1,6 @@
-"""Messages as JSON, and their way to the broker's values and back.
+"""Converts messages between the JSON of the API (`api/messages.py`) and the broker's values, and publishes them.
 
-A value is JSON and stored exactly as it was written, or bytes in base64 for everything else. JSON `null` is a tombstone. Keys
-and headers are text, or bytes in base64.
+A JSON value is stored exactly as it was written.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,29 +24,36 @@ from tailrace.api.messages import (
 from tailrace.broker.broker import Broker
 from tailrace.http.requests import read_body
 from tailrace.model.errors import InvalidRequestError
-from tailrace.model.record import MESSAGE_ID_HEADER, Headers, Message, NumberedPublish, Published, Record
+from tailrace.model.record import MESSAGE_ID_HEADER, Headers, Message, NumberedPublish, Record
 
 _NULL = b"null"
+
+
+async def publish_messages(body: bytes, broker: Broker) -> PublishResponse:
+    """Publish the messages of `POST /api/topics/publish`."""
+    request = read_body(body, PublishBody)
+    messages, numbered = to_messages(request.messages), to_numbered(request)
+    if numbered is None:
+        published = await broker.publisher.publish(messages)
+    else:
+        published = await broker.publisher.publish_once(numbered, messages)
+    return PublishResponse([PublishedRecord(*record) for record in published])
 
 
 def to_messages(sent: Iterable[SentMessage]) -> list[Message]:
     return [_to_message(place, message) for place, message in enumerate(sent)]
 
 
-def to_numbered(asked: PublishBody) -> NumberedPublish | None:
-    """`None` for a publish that is not numbered."""
-    if asked.publisher is None and asked.number is None:
+def to_numbered(request: PublishBody) -> NumberedPublish | None:
+    """Return the publisher and number of a publish, or `None` if it has none."""
+    if request.publisher is None and request.number is None:
         return None
-    if asked.publisher is None or asked.number is None:
-        raise InvalidRequestError("a publish that is to be stored once needs both publisher and number")
-    return NumberedPublish(asked.publisher, asked.number)
+    if request.publisher is None or request.number is None:
+        raise InvalidRequestError("publisher and number belong together; send both or neither")
+    return NumberedPublish(request.publisher, request.number)
 
 
-def to_published(published: Iterable[Published]) -> list[PublishedRecord]:
-    return [PublishedRecord(*each) for each in published]
-
-
-def to_read(topic: str, partition: int, record: Record) -> ReadMessage:
+def to_read_message(topic: str, partition: int, record: Record) -> ReadMessage:
     data, value, headers, timestamp, offset, cursor = record
     read = ReadMessage(topic, partition, offset, cursor, timestamp)
     try:
@@ -56,11 +62,11 @@ def to_read(topic: str, partition: int, record: Record) -> ReadMessage:
         read.key_base64 = data  # type: ignore[assignment]
     read.value, read.value_base64 = _as_json(value)
     if headers:
-        _put_headers(read, headers)
+        _set_headers(read, headers)
     return read
 
 
-def _put_headers(read: ReadMessage, headers: Sequence[tuple[str, bytes | None]]) -> None:
+def _set_headers(read: ReadMessage, headers: Sequence[tuple[str, bytes | None]]) -> None:
     shown = []
     for name, data in headers:
         text, opaque = _as_text(data)
@@ -101,7 +107,7 @@ def _sent_value(place: int, sent: SentMessage) -> bytes | None:
 
 
 def _as_text(data: bytes | None) -> tuple[TextField, BytesField]:
-    """The bytes as text if they are text, else as they are."""
+    """Return bytes as text if they are UTF-8, else as they are."""
     try:
         return (None if data is None else data.decode()), UNSET
     except UnicodeDecodeError:
@@ -109,7 +115,10 @@ def _as_text(data: bytes | None) -> tuple[TextField, BytesField]:
 
 
 def _as_json(data: bytes | None) -> tuple[Raw | UnsetType, BytesField]:
-    """The bytes as JSON if they are JSON, else as they are. JSON `null` means a tombstone, so a stored `null` is no JSON."""
+    """Return bytes as JSON if they are JSON, else as they are.
+
+    JSON `null` means a tombstone, so a value that is stored as `null` is returned as bytes.
+    """
     if data is None:
         return Raw(_NULL), UNSET
     try:
@@ -118,15 +127,3 @@ def _as_json(data: bytes | None) -> tuple[Raw | UnsetType, BytesField]:
     except (UnicodeDecodeError, msgspec.DecodeError, RecursionError):
         return UNSET, data
     return (UNSET, data) if bytes(found) == _NULL else (found, UNSET)
-
-
-async def publish_messages(body: bytes, broker: Broker) -> PublishResponse:
-    asked = read_body(body, PublishBody)
-    messages, numbered = to_messages(asked.messages), to_numbered(asked)
-    return PublishResponse(
-        to_published(
-            await (
-                broker.publisher.publish(messages) if numbered is None else broker.publisher.publish_once(numbered, messages)
-            )
-        )
-    )

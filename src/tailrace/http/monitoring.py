@@ -1,4 +1,4 @@
-"""For those who watch the server: `GET /health`, and `GET /metrics` in Prometheus' text format."""
+"""`GET /health`, `GET /metrics` in Prometheus' text format, and `GET /`, a page for people."""
 
 from collections.abc import Iterator
 from html import escape
@@ -22,19 +22,25 @@ _TEXT_FORMAT = "text/plain; version=0.0.4"
 
 
 class ServerCollector(Collector):
-    """What the process knows about itself and the broker does not."""
+    """Metrics of the process that the broker does not know."""
 
     def __init__(self, status: ServerStatus, unexpected: UnexpectedErrors) -> None:
         self._status = status
         self._unexpected = unexpected
 
     def collect(self) -> Iterator[Metric]:
-        server = GaugeMetricFamily("tailrace_server", "Always 1; the labels say what runs.", labels=("version", "durability"))
+        server = GaugeMetricFamily(
+            "tailrace_server", "Always 1; the labels name the version and the durability.", labels=("version", "durability")
+        )
         server.add_metric((__version__, self._status.durability), 1)
         yield server
-        yield GaugeMetricFamily("tailrace_uptime_seconds", "Since the server was ready.", value=self._status.uptime_seconds)
+        yield GaugeMetricFamily(
+            "tailrace_uptime_seconds", "Seconds since the server was ready.", value=self._status.uptime_seconds
+        )
         yield CounterMetricFamily(
-            "tailrace_unexpected_errors", "Requests that failed in a way that nobody foresaw.", value=self._unexpected.count
+            "tailrace_unexpected_errors",
+            "HTTP requests that failed with an unexpected internal error.",
+            value=self._unexpected.count,
         )
 
 
@@ -48,14 +54,14 @@ def create_registry(*collectors: Collector) -> CollectorRegistry:
 
 @get("/health")
 async def health(broker: NamedDependency[Broker], status: NamedDependency[ServerStatus]) -> Response[Health]:
-    """Whether the server works, and how far its log goes."""
+    """Return the state of the server and the end of its log."""
     found = health_of(broker, status)
     return Response(found, status_code=http_status_of(found))
 
 
-@get("/metrics", opt=describe_endpoint(answer_types={"text/plain": str}))
+@get("/metrics", opt=describe_endpoint(response_types={"text/plain": str}))
 async def metrics(registry: NamedDependency[CollectorRegistry]) -> Response[bytes]:
-    """What broker, store and process have done, for Prometheus."""
+    """Return the metrics of broker, store and process for Prometheus."""
     return Response(generate_latest(registry), media_type=_TEXT_FORMAT)
 
 
@@ -67,10 +73,10 @@ _LINKS = {
     "/api/routes": "routes",
     "/api/groups": "consumer groups",
     "/api/queues": "queues",
-    "/api/pipelines": "pipelines, and how they do",
-    "/health": "is it up",
+    "/api/pipelines": "pipelines and their status",
+    "/health": "health",
     "/metrics": "metrics for Prometheus",
-    "/api/openapi.json": "all endpoints, as OpenAPI",
+    "/api/openapi.json": "OpenAPI document of all endpoints",
 }
 _PAGE = Template("""<!doctype html>
 <html lang="en">
@@ -92,11 +98,11 @@ td { padding: .1rem 1.5rem .1rem 0; }
 """)
 
 
-@get("/", opt=describe_endpoint(answer_types={HTML: str}))
+@get("/", opt=describe_endpoint(response_types={HTML: str}))
 async def index_page(
     request: Request[Any, Any, Any], broker: NamedDependency[Broker], status: NamedDependency[ServerStatus]
 ) -> Response[str]:
-    """A page for people: that the server works, and where to go on."""
+    """Return a page for people: the state of the server, and links."""
     health = health_of(broker, status)
     page = _PAGE.substitute(
         version=escape(health.version),
@@ -109,7 +115,7 @@ async def index_page(
 
 def _state_sentence(health: Health) -> str:
     if health.failure:
-        return f"It has failed: {health.failure}"
+        return f"The server has failed: {health.failure}"
     if health.status == "full":
-        return "There is no room on its disk: records are refused until there is."
-    return f"It works. Durability is {health.durability}; the next record gets cursor {health.end_cursor:,}."
+        return "The disk is full: records are rejected until there is space."
+    return f"The server works. Durability is {health.durability}; the next record gets cursor {health.end_cursor:,}."

@@ -1,7 +1,7 @@
 """`GET /api/openapi.json`: the OpenAPI 3.1 document, made from the endpoints themselves.
 
-Shapes are those that bodies are read with and answers are written from, so the document can't say anything else than the code
-does: paths, parameters and answers come from the handlers, schemas from `msgspec`.
+Paths, parameters and responses come from the handlers, and schemas from the classes that bodies are decoded to and responses
+are encoded from, so the document can't differ from the code.
 """
 
 import inspect
@@ -16,21 +16,23 @@ from litestar.routes import HTTPRoute
 from tailrace import __version__
 from tailrace.api.server import Problem
 from tailrace.http.problems import MEDIA_TYPE
-from tailrace.http.request_guard import JSON, TAKES
+from tailrace.http.request_guard import CONTENT_TYPE, JSON
 
 PATH = "/api/openapi.json"
-_INJECTED = frozenset(("self", "request", "socket", "body", "broker", "status", "registry", "engine", "limits", "frames"))
+_INJECTED = frozenset(
+    ("self", "request", "socket", "body", "broker", "status", "registry", "engine", "limits", "event_encoder")
+)
 _REFERENCE = "#/components/schemas/{name}"
 _TITLE = "Tailrace"
 _TEXT = (
-    "Durable topics fed by table changes. Errors are problem+json (RFC 9457) with two members more: `retriable`, whether the"
-    " same request may succeed when it is sent again, and `outcome`, whether it is known to have had no effect."
+    "Durable topics fed by table changes. Errors are problem+json (RFC 9457) with two more members: `retriable`, whether the"
+    " same request may succeed when sent again, and `outcome`, whether it is known to have had no effect."
 )
 
 
-@get(PATH, opt={"answer": dict[str, Any]})
+@get(PATH, opt={"response": dict[str, Any]})
 async def openapi(request: Request[Any, Any, Any]) -> Response[bytes]:
-    """This document."""
+    """Return this document."""
     return Response(msgspec.json.encode(document(request.app)), media_type=JSON)
 
 
@@ -65,13 +67,13 @@ def _operations(app: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]]:
 
 def _operation(path: str, method: str, handler: HTTPRouteHandler, schemas: dict[int, Any]) -> dict[str, Any]:
     name = path.strip("/").replace("/", "_").replace("{", "").replace("}", "").replace(".", "_")
-    told: dict[str, Any] = {
+    described: dict[str, Any] = {
         "operationId": f"{method}_{name}",
         "summary": inspect.cleandoc(handler.fn.__doc__ or ""),
         "responses": _responses(handler, schemas),
     }
     if handler.tags:
-        told["tags"] = sorted(handler.tags)
+        described["tags"] = sorted(handler.tags)
     parameters = [
         {
             "name": parameter,
@@ -82,41 +84,41 @@ def _operation(path: str, method: str, handler: HTTPRouteHandler, schemas: dict[
         for parameter, (shape, is_required) in _parameter_shapes(handler).items()
     ]
     if parameters:
-        told["parameters"] = parameters
-    if TAKES in handler.opt:
-        told["requestBody"] = {"required": True, "content": {handler.opt[TAKES]: {}}}
+        described["parameters"] = parameters
+    if CONTENT_TYPE in handler.opt:
+        described["requestBody"] = {"required": True, "content": {handler.opt[CONTENT_TYPE]: {}}}
     elif BODY in handler.opt:
-        told["requestBody"] = {"required": True, "content": {JSON: {"schema": schemas[id(handler.opt[BODY])]}}}
-    return told
+        described["requestBody"] = {"required": True, "content": {JSON: {"schema": schemas[id(handler.opt[BODY])]}}}
+    return described
 
 
 def _responses(handler: HTTPRouteHandler, schemas: dict[int, Any]) -> dict[str, Any]:
     good: dict[str, Any] = {"description": "Done"}
-    content = {kind: {"schema": schemas[id(shape)]} for kind, shape in handler.opt.get(ANSWER_TYPES, {}).items()}
-    answers = [schemas[id(shape)] for shape in _answers_of(handler)]
-    if answers:
-        content[JSON] = {"schema": answers[0] if len(answers) == 1 else {"anyOf": answers}}
+    content = {kind: {"schema": schemas[id(shape)]} for kind, shape in handler.opt.get(RESPONSE_TYPES, {}).items()}
+    responses = [schemas[id(shape)] for shape in _responses_of(handler)]
+    if responses:
+        content[JSON] = {"schema": responses[0] if len(responses) == 1 else {"anyOf": responses}}
     if content:
         good["content"] = content
     problem = {"content": {MEDIA_TYPE: {"schema": schemas[id(Problem)]}}}
     return {
         str(handler.status_code): good,
-        "4XX": {"description": "Refused", **problem},
+        "4XX": {"description": "Rejected", **problem},
         "5XX": {"description": "Failed", **problem},
     }
 
 
 def _shapes_of(handler: HTTPRouteHandler) -> list[Any]:
     body = [handler.opt[BODY]] if BODY in handler.opt else []
-    return [*body, *_answers_of(handler), *handler.opt.get(ANSWER_TYPES, {}).values()]
+    return [*body, *_responses_of(handler), *handler.opt.get(RESPONSE_TYPES, {}).values()]
 
 
-def _answers_of(handler: HTTPRouteHandler) -> Sequence[Any]:
-    """The shapes of its JSON."""
-    told = handler.opt.get(ANSWER)
-    if told is not None:
-        return told if isinstance(told, tuple) else (told,)
-    if ANSWER_TYPES in handler.opt:
+def _responses_of(handler: HTTPRouteHandler) -> Sequence[Any]:
+    """Return the types of the JSON responses of a handler."""
+    described = handler.opt.get(RESPONSE)
+    if described is not None:
+        return described if isinstance(described, tuple) else (described,)
+    if RESPONSE_TYPES in handler.opt:
         return ()
     returned = handler.parsed_fn_signature.return_type.annotation
     if get_origin(returned) is Response:
@@ -125,12 +127,12 @@ def _answers_of(handler: HTTPRouteHandler) -> Sequence[Any]:
 
 
 def parameter_names(handler: BaseRouteHandler) -> list[str]:
-    """What a request may name, in its path or its query."""
+    """Return the names of the path and query parameters of a handler."""
     return [name for name in handler.parsed_fn_signature.parameters if name not in _INJECTED]
 
 
 def _parameter_shapes(handler: HTTPRouteHandler) -> dict[str, tuple[Any, bool]]:
-    """By name: the shape, and whether it must be there."""
+    """Return the type of each parameter, and whether it is required."""
     return {
         name: (field.raw, field.is_required)
         for name, field in handler.parsed_fn_signature.parameters.items()
@@ -139,17 +141,17 @@ def _parameter_shapes(handler: HTTPRouteHandler) -> dict[str, tuple[Any, bool]]:
 
 
 BODY = "body"
-ANSWER = "answer"
-ANSWER_TYPES = "answer_types"
+RESPONSE = "response"
+RESPONSE_TYPES = "response_types"
 
 
 def describe_endpoint(
-    body: Any = None, *, answer: Any = None, takes: str | None = None, answer_types: dict[str, Any] | None = None
+    body: Any = None, *, response: Any = None, content_type: str | None = None, response_types: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Options of a handler: the shape of its JSON body, and of its answer where the return type does not tell; several
-    shapes if it has more than one.
+    """Return options of a handler that describe what its signature does not: the type of its JSON body, and of its JSON
+    response, or a tuple of types.
 
-    `takes`: another type of body than JSON. `answer_types`: other types of answers, each with its shape.
+    `content_type` is that of a body that is not JSON. `response_types` are other media types of responses, with their types.
     """
-    told = {BODY: body, ANSWER: answer, TAKES: takes, ANSWER_TYPES: answer_types}
-    return {name: value for name, value in told.items() if value is not None}
+    described = {BODY: body, RESPONSE: response, CONTENT_TYPE: content_type, RESPONSE_TYPES: response_types}
+    return {name: value for name, value in described.items() if value is not None}

@@ -1,4 +1,4 @@
-"""`/api/pipelines`: what a pipeline needs of the server. Its tasks send record batches as bytes, undecoded."""
+"""`/api/pipelines`: what pipelines need of the server. Their tasks send record batches as bytes."""
 
 from litestar import Controller, get, post, put
 from litestar.di import NamedDependency
@@ -33,7 +33,7 @@ from tailrace.model.route import Route
 
 _BYTES = "application/octet-stream"
 _WAIT_SECONDS = 20.0
-"""How long a large write is waited for: not so long that its writer takes the server for dead."""
+"""How long to wait for a large write: shorter than the timeout of its writer."""
 
 
 class PipelineEndpoints(Controller):
@@ -43,7 +43,7 @@ class PipelineEndpoints(Controller):
 
     @get(include_in_schema=True)
     async def pipelines(self, broker: NamedDependency[Broker]) -> list[PipelineStatus]:
-        """Pipelines, and how they do."""
+        """List pipelines and their status."""
         return broker.routing.pipeline_statuses()
 
     @post("/{name:str}/lease", status_code=200)
@@ -66,16 +66,16 @@ class PipelineEndpoints(Controller):
 
     @get("/router/routes")
     async def routes(self, broker: NamedDependency[Broker]) -> list[Route]:
-        """The routes that count for changes which the router has not come to yet."""
+        """Return the routes that apply to changes that are not routed yet."""
         return await broker.routing.pending()
 
     @post("/router/sources", status_code=200)
     async def sources(self, body: RawBody, broker: NamedDependency[Broker]) -> list[PendingSourceView]:
-        """Where these changes are."""
+        """Return the tables with changes that are not routed yet."""
         asked = read_body(body, SourcesBody)
         return [PendingSourceView(*source) for source in await broker.routing.sources(asked.epoch, asked.beyond, asked.wait_ms)]
 
-    @put("/{name:str}/stages/{stage:str}/{part:int}", status_code=204, opt=describe_endpoint(takes=_BYTES))
+    @put("/{name:str}/stages/{stage:str}/{part:int}", status_code=204, opt=describe_endpoint(content_type=_BYTES))
     async def stage(
         self, name: FromPath[str], stage: FromPath[str], part: FromPath[int], body: RawBody, broker: NamedDependency[Broker]
     ) -> None:
@@ -104,7 +104,7 @@ class PipelineEndpoints(Controller):
 
 
 class BatchEndpoints(Controller):
-    """Where partitions begin and end. Their batches are read as everybody reads them, by `/api/topics/fetch`."""
+    """The offsets of partitions. Their batches are read by `/api/topics/fetch`."""
 
     path = "/api/batches"
     tags = ("pipelines",)
@@ -127,7 +127,7 @@ class BatchEndpoints(Controller):
                 for number in range(topic.partitions)
             ]
             if broker.topics.by_id(topic.id) is None:
-                raise UnknownTopicError(f"the topic {topic.name!r} was deleted while its offsets were looked up; ask again")
+                raise UnknownTopicError(f"topic {topic.name!r} was deleted while its offsets were looked up; try again")
             most = topic.settings.max_message_bytes or limits.batch_bytes
             found.append(TopicOffsetsView(topic.name, topic.id, topic.uuid, [int(offset) for offset in offsets], most))
         return OffsetsResponse(found, broker.store.end_cursor(), limits.key_bytes, limits.payload_bytes)

@@ -1,8 +1,8 @@
 """Errors as `application/problem+json` (RFC 9457).
 
-Beside the standard members, each problem says whether the same request may succeed when sent again (`retriable`) and whether
-it is known to have had no effect (`outcome`: `failed` or `unknown`). What an error carries, such as the bounds of a
-partition, comes along as members of the same name.
+In addition to the standard members, each problem says whether the same request may succeed when sent again (`retriable`) and
+whether it is known to have had no effect (`outcome`: `failed` or `unknown`). Attributes of an error, such as the bounds of a
+partition, become members of the same name.
 """
 
 import logging
@@ -18,13 +18,13 @@ MEDIA_TYPE = "application/problem+json"
 PROBLEM_TYPE_PREFIX = "urn:tailrace:error:"
 
 _STATUSES = frozenset(HTTPStatus)
-_PASSING = frozenset((HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.SERVICE_UNAVAILABLE))
+_RETRIABLE = frozenset((HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.SERVICE_UNAVAILABLE))
 _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 _log = logging.getLogger("tailrace.http")
 
 
 class RequestRefusedError(Exception):
-    """What HTTP itself refuses: nothing of ours is wrong, and there is no more to say than a status and a sentence."""
+    """A request that is rejected at the level of HTTP, with a status and a sentence."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -33,7 +33,7 @@ class RequestRefusedError(Exception):
 
 
 def problem_name(error: type[TailraceError]) -> str:
-    """`OffsetOutOfRangeError` -> `offset-out-of-range`."""
+    """Return the name of an error in URNs: `OffsetOutOfRangeError` is `offset-out-of-range`."""
     return _WORD_START.sub("-", error.__name__.removesuffix("Error")).lower()
 
 
@@ -51,26 +51,26 @@ def error_body(error: TailraceError) -> bytes:
 
 
 def problem_body(status: int, detail: str, *, outcome: Outcome = "failed") -> bytes:
-    """A problem that is no error of ours but one of HTTP."""
+    """Encode an error at the level of HTTP, which has no error class."""
     phrase = HTTPStatus(status).phrase if status in _STATUSES else "Client Closed Request"
-    retriable = status in _PASSING
+    retriable = status in _RETRIABLE
     return msgspec.json.encode(
         {"type": "about:blank", "title": phrase, "status": status, "detail": detail, "retriable": retriable, "outcome": outcome}
     )
 
 
 def too_large(limits: Limits) -> MessageTooLargeError:
-    return MessageTooLargeError(f"the body is larger than request_bytes allows ({limits.request_bytes}); send less at once")
+    return MessageTooLargeError(f"the body is larger than request_bytes ({limits.request_bytes}); send less in one request")
 
 
 class UnexpectedErrors:
-    """The top of every request: counts and logs what nobody foresaw, and tells the caller nothing of the inside."""
+    """Counts and logs unexpected errors of requests. Clients learn nothing about the internals."""
 
     def __init__(self) -> None:
         self.count = 0
 
-    def tell(self, method: str, path: str, error: Exception) -> bytes:
-        """The problem for the caller."""
+    def report(self, method: str, path: str, error: Exception) -> bytes:
+        """Log an error and return the problem for the client."""
         self.count += 1
         _log.error("%s %s failed", method, path, exc_info=error)
-        return problem_body(500, "the server failed in a way that nobody foresaw; its log says more", outcome="unknown")
+        return problem_body(500, "unexpected internal error; the log of the server has the details", outcome="unknown")

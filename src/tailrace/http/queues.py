@@ -1,4 +1,4 @@
-"""`/api/queues`: consumers of a group share records, each to one of them, and say by receipts what became of it."""
+"""`/api/queues`: each record is delivered to one consumer of a group, which settles it by its receipt."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ from tailrace.api.queues import (
 )
 from tailrace.broker.broker import Broker
 from tailrace.http.disconnect import while_connected
-from tailrace.http.messages import to_read
+from tailrace.http.messages import to_read_message
 from tailrace.http.openapi import describe_endpoint
 from tailrace.http.request_guard import JSON
 from tailrace.http.requests import DEFAULT_PAGE, PageSize, page, read_body
@@ -41,16 +41,16 @@ class QueueEndpoints(Controller):
     async def all(
         self, broker: NamedDependency[Broker], after: FromQuery[str] = "", limit: FromQuery[PageSize] = DEFAULT_PAGE
     ) -> QueuePage:
-        """Queues by group: what is out, what came back, and how much is left."""
+        """List queues by group with records in flight, records to deliver again, and lag."""
         queues, last = page(broker.queues.all(), lambda queue: queue.group, after, limit)
         return QueuePage([_queue_view(queue) for queue in queues], last)
 
     @delete("/{group_id:str}")
     async def remove(self, group_id: FromPath[str], broker: NamedDependency[Broker]) -> None:
-        """Forget a queue and how far it has come."""
+        """Delete a queue and its state."""
         await broker.queues.delete(group_id)
 
-    @post("/{group_id:str}/receive", status_code=200, opt=describe_endpoint(ReceiveBody, answer=ReceiveResponse))
+    @post("/{group_id:str}/receive", status_code=200, opt=describe_endpoint(ReceiveBody, response=ReceiveResponse))
     async def receive(
         self,
         group_id: FromPath[str],
@@ -59,7 +59,7 @@ class QueueEndpoints(Controller):
         broker: NamedDependency[Broker],
         limits: NamedDependency[Limits],
     ) -> ASGIApp:
-        """Records for one consumer, each with a receipt; waits for the first one if there is none yet."""
+        """Deliver records to one consumer, each with a receipt. Wait for the first one if there is none yet."""
         asked = read_body(body, ReceiveBody)
         wanted = ReceiveRequest(
             group=group_id,
@@ -82,20 +82,20 @@ class QueueEndpoints(Controller):
 
     @post("/{group_id:str}/ack", status_code=200, opt=describe_endpoint(AckReceiptsBody))
     async def ack(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> ReceiptsResponse:
-        """These records are done. Durable when answered."""
+        """Acknowledge records. Durable when answered."""
         asked = read_body(body, AckReceiptsBody)
         return _settled(await broker.queues.acknowledge(group_id, asked.receipts))
 
     @post("/{group_id:str}/nack", status_code=200, opt=describe_endpoint(NackReceiptsBody))
     async def nack(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> ReceiptsResponse:
-        """Hand these records out again, after a while; after the last time they go to the dead letters."""
+        """Deliver records again after a delay; after `max_deliveries` they become dead letters."""
         asked = read_body(body, NackReceiptsBody)
         released = broker.queues.release(group_id, asked.receipts, asked.delay_ms, asked.reason, unseen=asked.unseen)
         return _settled(await released)
 
     @post("/{group_id:str}/extend", status_code=200, opt=describe_endpoint(ExtendReceiptsBody))
     async def extend(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> ReceiptsResponse:
-        """Keep these records for longer."""
+        """Extend the visibility timeout of records."""
         asked = read_body(body, ExtendReceiptsBody)
         return _settled(await broker.queues.extend(group_id, asked.receipts, asked.visibility_ms))
 
@@ -105,7 +105,7 @@ def _received(received: Sequence[Delivery], corrupt: Sequence[CorruptBatch]) -> 
 
 
 def _delivered(delivery: Delivery) -> DeliveredMessage:
-    message = to_read(delivery.topic, delivery.partition, delivery.record)
+    message = to_read_message(delivery.topic, delivery.partition, delivery.record)
     return DeliveredMessage(delivery.receipt, delivery.deliveries, message)
 
 

@@ -1,10 +1,11 @@
-"""What is refused before any endpoint sees it: pages of other sites in the browser of somebody who runs a server.
+"""Rejects requests of foreign web pages in the browser of somebody who can reach the server.
 
-A page can send requests to a server that its reader can reach. What it may not do without being asked first is to send JSON, so
-every body must say that it is JSON. It may open a WebSocket anywhere; so the origin, where one is named, must be this
-server. And it may give its own name the address of this machine; so a server that listens on the loopback answers only
-to the names of the loopback. For that, there must be one name and nothing beside it: two of them, or one such as
-`evil.example@localhost`, mean one thing to this server and another to what stands before it.
+- Cross-site requests: a page may send simple requests anywhere, but JSON only after a preflight, so every body must have the
+  content type of its endpoint.
+- Cross-site WebSockets: a page may open one anywhere, so the origin, if there is one, must be this server.
+- DNS rebinding: a page may give its own name the address of this machine, so a server on the loopback interface answers only to
+  loopback names. There must be exactly one plain Host: two of them, or `evil.example@localhost`, could mean one thing to this
+  server and another to a proxy before it.
 """
 
 import re
@@ -15,53 +16,55 @@ from urllib.parse import SplitResult, urlsplit
 from tailrace.http.problems import RequestRefusedError
 
 JSON = "application/json"
-TAKES = "takes"
-"""The option of a handler that takes another type of body than JSON."""
+CONTENT_TYPE = "content_type"
+"""The option of a handler whose body has another content type than JSON."""
 
 _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]{2,}\]|[A-Za-z0-9._-]*)(?::[0-9]{0,5})?")
-"""A name or an address, and a port. What else RFC 3986 allows in a name, no server is called by."""
-_SHOWN = 100
+"""A name or an address, and a port. RFC 3986 allows more in a name, which no server uses."""
+_SHOWN_CHARACTERS = 100
 _LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
 class RequestGuard:
-    """Before every request, and before a WebSocket is accepted. Raises `RequestRefusedError`."""
+    """Checks every request, and every WebSocket before it is accepted. Raises `RequestRefusedError`."""
 
     def __init__(self, on_loopback: bool) -> None:
         self._on_loopback = on_loopback
 
-    def check(self, scope: Mapping[str, Any], takes: str) -> None:
-        """A request, to where bodies of this type are taken."""
+    def check(self, scope: Mapping[str, Any], content_type: str) -> None:
+        """Check a request to an endpoint whose bodies have this content type."""
         self._check_host(scope)
         if scope["method"] in _WITH_BODY:
-            _check_type(scope, takes)
+            _check_type(scope, content_type)
 
-    def check_socket(self, scope: Mapping[str, Any]) -> None:
+    def check_websocket(self, scope: Mapping[str, Any]) -> None:
         self._check_host(scope)
         origin = _header(scope, b"origin")
         if origin and _split(origin).netloc.lower() != _header(scope, b"host").lower():
-            raise RequestRefusedError(403, f"pages of {origin!r} may not open a WebSocket here")
+            raise RequestRefusedError(403, f"a page of {origin!r} may not open a WebSocket to this server")
 
     def _check_host(self, scope: Mapping[str, Any]) -> None:
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
         if len(hosts) > 1 or (not hosts and scope["http_version"] != "1.0"):
-            raise RequestRefusedError(400, f"the request has {len(hosts)} Host headers; it must have one")
+            raise RequestRefusedError(400, f"the request has {len(hosts)} Host headers; send exactly one")
         host = hosts[0] if hosts else ""
         if not _HOST.fullmatch(host):
-            raise RequestRefusedError(400, f"the Host header is {host[:_SHOWN]!r}; it must be a name or an address, and a port")
+            raise RequestRefusedError(
+                400, f"invalid Host header {host[:_SHOWN_CHARACTERS]!r}; send a name or an address, and a port"
+            )
         if self._on_loopback and _split(f"//{host}").hostname not in _LOOPBACK_NAMES:
             raise RequestRefusedError(
                 403,
-                f"this server listens on the loopback only and was asked as {host!r}; ask it as localhost, or bind it"
-                " elsewhere",
+                f"this server listens on the loopback interface only and does not answer to {host!r}; use localhost, or bind it"
+                " to another address",
             )
 
 
-def _check_type(scope: Mapping[str, Any], takes: str) -> None:
-    kind = _header(scope, b"content-type")
-    if kind != takes and kind.partition(";")[0].strip().lower() != takes:
-        raise RequestRefusedError(415, f"the body is {kind or 'of no type'!r}; send content-type: {takes}")
+def _check_type(scope: Mapping[str, Any], expected: str) -> None:
+    found = _header(scope, b"content-type")
+    if found != expected and found.partition(";")[0].strip().lower() != expected:
+        raise RequestRefusedError(415, f"content type {found!r} is not supported; send content-type: {expected}")
 
 
 def _header(scope: Mapping[str, Any], name: bytes) -> str:

@@ -1,4 +1,4 @@
-"""What a body can be, for errors: msgspec says which value or field was wrong, and not which would be right."""
+"""Reads what requests carry: JSON bodies, query parameters and pages of lists. Errors say what is allowed."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -11,14 +11,37 @@ from tailrace.http.problems import RequestRefusedError
 from tailrace.model.errors import InvalidRequestError, LimitExceededError
 from tailrace.model.suggestions import did_you_mean
 
+DEFAULT_PAGE = 100
+MAX_PAGE = 1_000
+PageSize = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
+"""The bounds are for the OpenAPI document; `page` enforces them."""
+
+B = TypeVar("B", bound=msgspec.Struct)
+T = TypeVar("T")
+
 _WRONG_CHOICE = re.compile(r"Invalid enum value .* - at `\$(?P<path>[^`]*)`")
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `.*?`(?: - at `\$(?P<path>[^`]*)`)?")
 _STEP = re.compile(r"\.(?P<field>\w+)|\[[^]]*\]")
 
 
+def read_body(body: bytes, shape: type[B]) -> B:
+    """Decode a JSON body, or raise an error that says what is wrong with it."""
+    try:
+        body.decode()
+        return msgspec.json.decode(body, type=shape)
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(f"the body is not UTF-8: {error.reason} at byte {error.start}") from error
+    except msgspec.ValidationError as error:
+        raise InvalidRequestError(f"invalid body: {error}{allowed_values_hint(shape, error)}") from error
+    except msgspec.DecodeError as error:
+        raise InvalidRequestError(f"the body is not JSON: {error}") from error
+    except RecursionError as error:
+        raise InvalidRequestError("the body is nested too deeply") from error
+
+
 def allowed_values_hint(shape: type, error: msgspec.ValidationError) -> str:
-    """`; it can be 'earliest' or 'latest'` where a value is none of some, `; it can have name, value` where a field is unknown,
-    else nothing."""
+    """Return what msgspec's error leaves out: allowed values, as in `; it can be 'earliest' or 'latest'`, or known fields, as
+    in `; it can have name, value`. Return an empty string for other errors."""
     said = str(error)
     wrong = _WRONG_CHOICE.fullmatch(said)
     if wrong is not None:
@@ -32,7 +55,7 @@ def allowed_values_hint(shape: type, error: msgspec.ValidationError) -> str:
 
 
 def _kinds_at(kind: inspect.Type, path: str) -> Iterator[inspect.Type]:
-    """What can stand at this place of the body."""
+    """Yield the types that are allowed at a path of the body."""
     step = _STEP.match(path)
     match kind:
         case inspect.Metadata():
@@ -57,7 +80,7 @@ def _allowed_values(kind: inspect.Type) -> Iterator[str]:
         case inspect.LiteralType():
             yield from map(repr, kind.values)
         case inspect.IntType():
-            yield "a whole number"
+            yield "an integer"
         case inspect.StructType():
             yield f"an object with {_fields(kind)}"
 
@@ -66,8 +89,8 @@ def _fields(kind: inspect.StructType) -> str:
     return ", ".join(field.encode_name for field in kind.fields)
 
 
-def refuse_unknown(path: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Raises `RequestRefusedError` with the one that was probably meant, and with those that there are."""
+def check_query(path: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Raise `RequestRefusedError` for a parameter that the endpoint does not have: a misspelled one would be ignored."""
     for name in given:
         if name not in known:
             hint = did_you_mean(name, known) or ";"
@@ -75,19 +98,13 @@ def refuse_unknown(path: str, given: Iterable[str], known: Collection[str]) -> N
             raise RequestRefusedError(400, f"{path} has no query parameter {name[:40]!r}{hint} it takes {takes}")
 
 
-DEFAULT_PAGE = 100
-LARGEST_PAGE = 1_000
-PageSize = Annotated[int, Meta(ge=1, le=LARGEST_PAGE)]
-"""The bounds are for the document; `page` holds callers to them."""
-
-T = TypeVar("T")
-
-
 def page(items: Iterable[T], name: Callable[[T], str], after: str, limit: int) -> tuple[list[T], str | None]:
-    """The page, and what to ask for as `after` to get the next one; `None` after the last. Items come
-    ordered by name; an empty `after` is before them all."""
-    if not 1 <= limit <= LARGEST_PAGE:
-        raise LimitExceededError(f"{limit} items were asked for; a page has 1 to {LARGEST_PAGE}")
+    """Return `limit` items after the one named `after`, and the `after` of the next page, or `None` for the last page.
+
+    Items are ordered by name; an empty `after` starts at the first.
+    """
+    if not 1 <= limit <= MAX_PAGE:
+        raise LimitExceededError(f"limit is {limit}; it must be 1 to {MAX_PAGE}")
     found: list[T] = []
     for item in items:
         if after and name(item) <= after:
@@ -96,20 +113,3 @@ def page(items: Iterable[T], name: Callable[[T], str], after: str, limit: int) -
             return found, name(found[-1])
         found.append(item)
     return found, None
-
-
-_Body = TypeVar("_Body", bound=msgspec.Struct)
-
-
-def read_body(body: bytes, shape: type[_Body]) -> _Body:
-    try:
-        body.decode()
-        return msgspec.json.decode(body, type=shape)
-    except UnicodeDecodeError as error:
-        raise InvalidRequestError(f"the body is not UTF-8: {error.reason} at byte {error.start}") from error
-    except msgspec.ValidationError as error:
-        raise InvalidRequestError(f"the body does not fit: {error}{allowed_values_hint(shape, error)}") from error
-    except msgspec.DecodeError as error:
-        raise InvalidRequestError(f"the body is not JSON: {error}") from error
-    except RecursionError as error:
-        raise InvalidRequestError("the body is nested too deeply") from error

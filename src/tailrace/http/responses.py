@@ -1,11 +1,11 @@
-"""Answers that take much memory on their way to the client: sent in pieces, as the client takes them.
+"""Responses that may be large: sent in pieces, as the client reads them.
 
-The room that an answer holds (`broker/reading/answers.py`) is given back when all of it is sent, or when the client has gone or
-takes nothing for too long. What is left to the network's buffers is a piece or two.
+The memory that a response holds (`broker/reading/answers.py`) is released when all of it is sent, or when the client has
+disconnected or reads nothing for too long. At most a piece or two wait in the buffers of the network.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -17,24 +17,25 @@ from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.http.connection import ABORT, EXTENSION
 from tailrace.model.limits import KIB, Limits
 
+ASGIScope = Mapping[str, Any]
 ASGISend = Callable[[Any], Awaitable[None]]
 
 INLINE_BYTES = 128 * KIB
 _PIECE_BYTES = 256 * KIB
 _PRESSED_SECONDS = 5
-"""How long a client may take nothing of an answer while others wait for its room."""
-_LOOK_SECONDS = 1.0
+"""How long a client may read nothing of a response while others wait for its memory."""
+_CHECK_SECONDS = 1.0
 
 
 async def encode_json(broker: Broker, answer: ReadAnswer, make: Callable[[], Any]) -> bytes:
-    """An answer as JSON. A large one is made in a thread, so that others are not held up."""
+    """Make a response and encode it as JSON; a large one in a thread, so that it does not block the event loop."""
     if answer.used <= INLINE_BYTES:
         return msgspec.json.encode(make())
     return await broker.threads.run(lambda: msgspec.json.encode(make()))
 
 
 class HeldResponse:
-    """An ASGI application that sends one body and gives its room back."""
+    """An ASGI application that sends one body and releases its memory."""
 
     def __init__(self, body: bytes, media_type: str, held: ReadAnswer, limits: Limits) -> None:
         self._body = body
@@ -58,7 +59,7 @@ async def send_held(body: bytes, media_type: str, held: ReadAnswer, scope: Any, 
 
 
 class Sent(Enum):
-    """How much of something was sent before the client took nothing for too long."""
+    """How much was sent before the client read nothing for too long."""
 
     ALL = 1
     PART = 2
@@ -66,7 +67,7 @@ class Sent(Enum):
 
 
 async def send_pieces(body: bytes, held: ReadAnswer, send: ASGISend, stall_seconds: float, *, more: bool) -> Sent:
-    """Send a part of an answer as the client takes it. `more`: whether other parts follow."""
+    """Send a part of a response as the client reads it. `more` says whether other parts follow."""
     for at in range(0, len(body) or 1, _PIECE_BYTES):
         piece = body[at : at + _PIECE_BYTES] if len(body) > _PIECE_BYTES else body
         message = {"type": "http.response.body", "body": piece, "more_body": more or at + _PIECE_BYTES < len(body)}
@@ -76,18 +77,19 @@ async def send_pieces(body: bytes, held: ReadAnswer, send: ASGISend, stall_secon
 
 
 async def send_when_writable(send: Callable[[], Awaitable[None]], held: ReadAnswer, stall_seconds: float) -> bool:
-    """Send something when the client has taken what came before. It has less time while others wait for the answer's room.
+    """Send when the client has read what was sent before. Return false if it does not in time.
 
-    Until then nothing is written, so what was not sent in time can be sent again.
+    It has less time while others wait for the memory of the response. Nothing is written before, so what was not sent in time
+    can be sent again.
     """
     waited = 0.0
     while True:
-        look_seconds = min(_LOOK_SECONDS, stall_seconds - waited)
+        check_seconds = min(_CHECK_SECONDS, stall_seconds - waited)
         try:
-            async with asyncio.timeout(look_seconds):
+            async with asyncio.timeout(check_seconds):
                 await send()
         except TimeoutError:
-            waited += look_seconds
+            waited += check_seconds
             if waited >= stall_seconds or (held.is_pressed and waited >= _PRESSED_SECONDS):
                 return False
         else:
@@ -95,6 +97,6 @@ async def send_when_writable(send: Callable[[], Awaitable[None]], held: ReadAnsw
 
 
 def abort_connection(scope: Any) -> None:
-    """End the connection in the middle of an answer, which the client can't take for whole then."""
-    exits: Any = (scope.get("extensions") or {}).get(EXTENSION, {})
-    exits.get(ABORT, lambda: None)()
+    """Close the connection in the middle of a response, so that the client does not take it for complete."""
+    callbacks: Any = (scope.get("extensions") or {}).get(EXTENSION, {})
+    callbacks.get(ABORT, lambda: None)()

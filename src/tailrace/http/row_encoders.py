@@ -1,7 +1,7 @@
-"""Rows of a result as JSON, and answers of any size as Arrow, as CSV and as JSON by lines.
+"""Encodes the rows of SQL results: as JSON in one response, or part by part as Arrow, CSV or JSON lines.
 
-JSON has no words for most types: decimals, dates, timestamps and UUIDs are strings, bytes are base64, as in change events. CSV
-has the same values; null is an empty field and an empty text is `""`, so that the two stay different.
+In JSON, decimals, dates, timestamps and UUIDs are strings and bytes are base64, as in change events. CSV has the same values;
+null is an empty field and an empty text is `""`, so that the two differ.
 """
 
 import importlib
@@ -21,7 +21,7 @@ ARROW_TYPE = "application/vnd.apache.arrow.stream"
 CSV_TYPE = "text/csv"
 LINES_TYPE = "application/x-ndjson"
 
-_SIMPLE = {
+_ARROW_TYPES = {
     "boolean": "bool_",
     "smallint": "int16",
     "integer": "int32",
@@ -34,11 +34,11 @@ _SIMPLE = {
     "json": "string",
 }
 _MAX_DECIMAL_DIGITS = 38
-"""Of `decimal128`, the decimals that every reader of Arrow knows. Those with more digits, or with no fixed number, are text."""
+"""The precision of `decimal128`, which every Arrow reader supports. Larger and unbounded decimals are text."""
 
 
 def encoder_for(accept: str) -> ResultEncoder | None:
-    """What writes the rows as the header wants them; `None` is one answer in JSON."""
+    """Return the encoder for an Accept header, or `None` for JSON in one response."""
     for wanted in accept.split(","):
         kind = wanted.partition(";")[0].strip().lower()
         if kind in _ENCODERS:
@@ -49,7 +49,7 @@ def encoder_for(accept: str) -> ResultEncoder | None:
 
 
 def json_rows(columns: Sequence[ResultColumn], rows: ResultRows) -> list[list[Any]]:
-    """Rows of values that `msgspec` writes in the way that we want."""
+    """Return rows of values that msgspec encodes as documented: timestamps become text."""
     found = [list(row) for row in rows]
     for place, column in enumerate(columns):
         if _holds_timestamps(column.type):
@@ -70,7 +70,7 @@ class ArrowRows:
         import pyarrow as pa
 
         self._columns = columns
-        self._sink = _Sink()
+        self._sink = _ArrowSink()
         self._writer = pa.ipc.new_stream(
             pa.PythonFile(self._sink, "w"), pa.schema([(column.name, _arrow_type(column.type)) for column in columns])
         )
@@ -87,7 +87,7 @@ class ArrowRows:
                 arrays.append(pa.array(list(map(_writer(column.type), values)), _arrow_type(column.type)))
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise SqlError(
-                    f"the column {column.name!r} holds values that Arrow's {_arrow_type(column.type)} can't: {error}; CAST it"
+                    f"column {column.name!r} has a value that Arrow's {_arrow_type(column.type)} can't hold: {error}; CAST it"
                 ) from error
         self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, names=[column.name for column in self._columns]))
         return self._sink.take()
@@ -101,7 +101,7 @@ class CsvRows:
     media_type = CSV_TYPE
 
     def load(self) -> None:
-        """Nothing is needed."""
+        """Do nothing: no library is needed."""
 
     def begin(self, columns: Sequence[ResultColumn]) -> bytes:
         self._columns = columns
@@ -116,12 +116,12 @@ class CsvRows:
 
 
 class JsonLines:
-    """An object for each row, in a line of its own. Names that come twice get numbers."""
+    """One JSON object a line for each row. Repeated column names get numbers."""
 
     media_type = LINES_TYPE
 
     def load(self) -> None:
-        """Nothing is needed."""
+        """Do nothing: no library is needed."""
 
     def begin(self, columns: Sequence[ResultColumn]) -> bytes:
         self._columns = columns
@@ -140,8 +140,8 @@ class JsonLines:
 _ENCODERS: dict[str, Callable[[], ResultEncoder]] = {ARROW_TYPE: ArrowRows, CSV_TYPE: CsvRows, LINES_TYPE: JsonLines}
 
 
-class _Sink:
-    """Where Arrow writes to, emptied after each batch."""
+class _ArrowSink:
+    """A buffer that Arrow writes to, emptied after each batch."""
 
     closed = False
 
@@ -153,10 +153,10 @@ class _Sink:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: writes are not buffered."""
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
     def take(self) -> bytes:
         taken = b"".join(self._parts)
@@ -183,7 +183,7 @@ def _arrow_type(kind: ColumnType) -> Any:
         return pa.timestamp("us", "UTC")
     if kind.kind == "decimal":
         return pa.string() if _is_text(kind) else pa.decimal128(kind.precision, kind.scale or 0)
-    return getattr(pa, _SIMPLE[kind.kind])()
+    return getattr(pa, _ARROW_TYPES[kind.kind])()
 
 
 def _is_text(kind: ColumnType) -> bool:
@@ -192,7 +192,7 @@ def _is_text(kind: ColumnType) -> bool:
 
 
 def _writer(kind: ColumnType) -> Callable[[Any], Any]:
-    """How a value is handed to Arrow."""
+    """Return the conversion of values of a type for Arrow."""
     if kind.kind == "json":
         return lambda value: None if value is None else _json_text(value)
     if kind.kind == "list" and kind.element is not None and (_is_text(kind.element) or kind.element.kind in ("json", "list")):

@@ -1,4 +1,4 @@
-"""What the HTTP surface needs of `sql.engine`, and what stands in for it where there is none."""
+"""`POST /api/sql`: runs statements and returns their rows, as JSON or in parts as Arrow, CSV or JSON lines."""
 
 import asyncio
 import logging
@@ -29,18 +29,20 @@ SqlParameters = Sequence[Any] | Mapping[str, Any]
 
 
 class SqlEngine(Protocol):
+    """What HTTP needs of `sql.engine`."""
+
     async def execute(self, text: str, params: SqlParameters = (), answer: ReadAnswer | None = None) -> list[Result]: ...
     async def stream(self, text: str, params: SqlParameters, encoder: ResultEncoder, answer: ReadAnswer) -> ResultStream: ...
 
 
 class NoSqlEngine:
-    """Of a server without SQL, as tests have it."""
+    """Rejects statements, for servers without SQL in tests."""
 
     async def execute(self, text: str, params: SqlParameters = (), answer: ReadAnswer | None = None) -> list[Result]:
-        raise InvalidRequestError("this server runs no SQL")
+        raise InvalidRequestError("this server does not run SQL")
 
     async def stream(self, text: str, params: SqlParameters, encoder: ResultEncoder, answer: ReadAnswer) -> ResultStream:
-        raise InvalidRequestError("this server runs no SQL")
+        raise InvalidRequestError("this server does not run SQL")
 
 
 _log = logging.getLogger("tailrace.http")
@@ -52,7 +54,7 @@ _INLINE_ROWS = 1_000
     status_code=200,
     tags=["sql"],
     opt=describe_endpoint(
-        SqlBody, answer=(SqlResponse, SqlResponses), answer_types={ARROW_TYPE: bytes, CSV_TYPE: str, LINES_TYPE: str}
+        SqlBody, response=(SqlResponse, SqlResponses), response_types={ARROW_TYPE: bytes, CSV_TYPE: str, LINES_TYPE: str}
     ),
 )
 async def sql(
@@ -62,14 +64,14 @@ async def sql(
     engine: NamedDependency[SkipValidation[SqlEngine]],
     limits: NamedDependency[Limits],
 ) -> ASGIApp:
-    """Run one statement or several; cancelled when the client goes away."""
+    """Run one or more statements. They are cancelled when the client disconnects."""
     asked = read_body(body, SqlBody)
     encoder = encoder_for(request.headers.get("accept", ""))
     if encoder is not None and asked.corrupt_batches == "skip":
-        raise InvalidRequestError(f"{encoder.media_type} can't say which batches were left out; ask for JSON to skip them")
+        raise InvalidRequestError(f"{encoder.media_type} can't report skipped batches; use JSON with corrupt_batches=skip")
     with broker.answers.answer(skips_corrupt=asked.corrupt_batches == "skip").until_sent() as answer:
         if encoder is not None:
-            # What it needs is loaded before the query's time begins.
+            # Loaded before the time limit of the query starts.
             await broker.threads.run(encoder.load)
             stream = await while_connected(request.receive, engine.stream(asked.sql, asked.params, encoder, answer))
             return _streamed(stream, encoder.media_type, answer, limits)
@@ -80,7 +82,7 @@ async def sql(
 
 
 def _streamed(stream: ResultStream, media_type: str, held: ReadAnswer, limits: Limits) -> ASGIApp:
-    """The parts as they come. An answer that can't be completed is broken off, which no client takes for its end."""
+    """Send the parts as they are made. If the rest fails, abort the connection, so that no client takes it for complete."""
 
     async def send_parts(scope: Scope, receive: Receive, send: Send) -> None:
         head = [(b"content-type", media_type.encode()), (b"cache-control", b"no-store")]
@@ -91,8 +93,10 @@ def _streamed(stream: ResultStream, media_type: str, held: ReadAnswer, limits: L
                     async with asyncio.timeout(limits.subscriber_stall_seconds):
                         await send({"type": "http.response.body", "body": part, "more_body": True})
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
-        except Exception as error:  # noqa: BLE001  the connection is all that is left to tell the client by
-            _log.warning("an answer to a query was broken off after %d rows: %s", stream.row_count, error or "it was not taken")
+        except Exception as error:  # noqa: BLE001  only closing the connection can tell the client
+            _log.warning(
+                "a query response was aborted after %d rows: %s", stream.row_count, error or "the client did not read it"
+            )
             abort_connection(scope)
         finally:
             stream.close()

@@ -1,6 +1,8 @@
-"""Events as they are sent to subscribers: as Server-Sent Events and as messages of a WebSocket.
+"""`GET /api/subscribe`: events of all topics that match a pattern, as Server-Sent Events or over a WebSocket.
 
-Encoding is done once for all subscribers that are sent the same batch.
+The next events are read when the client has read the last ones, so a slow subscriber falls behind instead of filling memory,
+and is disconnected when it reads nothing for too long. A subscription starts right after the last cursor that the client has
+seen (`after`, `Last-Event-ID`). A batch is encoded once for all subscribers that get it.
 """
 
 import asyncio
@@ -23,11 +25,11 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.subscriptions.subscriptions import Subscription
 from tailrace.http.connection import CUT, DRAINED, EXTENSION, LINGER_SECONDS
 from tailrace.http.disconnect import until_disconnect
-from tailrace.http.messages import to_read
+from tailrace.http.messages import to_read_message
 from tailrace.http.openapi import describe_endpoint
 from tailrace.http.problems import MEDIA_TYPE, RequestRefusedError, error_body, problem_body
 from tailrace.http.request_guard import RequestGuard
-from tailrace.http.requests import refuse_unknown
+from tailrace.http.requests import check_query
 from tailrace.http.responses import INLINE_BYTES, Sent, abort_connection, send_pieces, send_when_writable
 from tailrace.model.consume import EventBatch, LogEdge, StartCursor
 from tailrace.model.errors import InvalidRequestError, SlowSubscriberError, TailraceError
@@ -40,7 +42,7 @@ SSE_TYPE = "text/event-stream"
 
 
 class EncodedOnce:
-    """The encoding of batches, remembered as long as the batches are."""
+    """Encodes each batch once, and keeps the result as long as the batch exists."""
 
     def __init__(self, encode: Callable[[EventBatch], bytes]) -> None:
         self._encode = encode
@@ -59,7 +61,7 @@ class EventEncoder:
         self._json = EncodedOnce(_json_events)
 
     def sse(self, batches: Sequence[EventBatch], corrupt: Sequence[CorruptBatch] = ()) -> bytes:
-        """`corrupt`: batches that are left out because they can't be decoded."""
+        """Encode batches for Server-Sent Events. `corrupt` are those that are skipped because they can't be decoded."""
         left_out = (b"event: corrupt\ndata: %b\n\n" % msgspec.json.encode(CorruptRange(*batch)) for batch in corrupt)
         return b"".join((*left_out, *map(self._sse, batches)))
 
@@ -69,7 +71,7 @@ class EventEncoder:
 
 
 def sse_keepalive(position: Cursor) -> bytes:
-    """A comment, and an id by which the client resumes later without looking at all that did not match."""
+    """Return a comment, with an id from which the client can resume without searching what did not match again."""
     return b": still here\nid: %d\n\n" % (position - 1) if position else b": still here\n\n"
 
 
@@ -88,16 +90,16 @@ def sse_error(error: TailraceError) -> bytes:
 def _sse_events(batch: EventBatch) -> bytes:
     parts = []
     for record in batch.records:
-        data = msgspec.json.encode(to_read(batch.topic, batch.partition, record))
+        data = msgspec.json.encode(to_read_message(batch.topic, batch.partition, record))
         if b"\n" in data or b"\r" in data:
-            # The value's own line breaks, which JSON has only between its words.
+            # Line breaks of the value, which in JSON are only between tokens.
             data = b"\ndata: ".join(data.splitlines())
         parts.append(b"id: %d\ndata: %b\n\n" % (record.cursor, data))
     return b"".join(parts)
 
 
 def _json_events(batch: EventBatch) -> bytes:
-    return msgspec.json.encode([to_read(batch.topic, batch.partition, record) for record in batch.records])[1:-1]
+    return msgspec.json.encode([to_read_message(batch.topic, batch.partition, record) for record in batch.records])[1:-1]
 
 
 T = TypeVar("T", bytes, str)
@@ -107,24 +109,24 @@ _TRY_AGAIN_LATER = 1013
 _SERVICE_RESTART = 1012
 _NUMBER = re.compile("[0-9]{1,19}")
 _NOTHING_SEEN = "-1"
-_SHOWN = 40
+_SHOWN_CHARACTERS = 40
 _QUERY = ("pattern", "cursor", "after", "corrupt_batches")
 SeenCursor = Annotated[str, Meta(pattern="^(-1|[0-9]*)$")]
 _HEADERS = [(b"content-type", SSE_TYPE.encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 
 
-@get("/api/subscribe", tags=["subscriptions"], opt=describe_endpoint(answer_types={SSE_TYPE: str}))
+@get("/api/subscribe", tags=["subscriptions"], opt=describe_endpoint(response_types={SSE_TYPE: str}))
 async def subscribe(
     request: Request[Any, Any, Any],
     broker: NamedDependency[Broker],
-    frames: NamedDependency[EventEncoder],
+    event_encoder: NamedDependency[EventEncoder],
     limits: NamedDependency[Limits],
     pattern: FromQuery[str],
     cursor: FromQuery[str] = "",
     after: FromQuery[SeenCursor] = "",
     corrupt_batches: FromQuery[CorruptBatchPolicy] = "report",
 ) -> ASGIApp:
-    """Events of all topics that match the pattern, in the order of the log, as Server-Sent Events."""
+    """Stream events of all topics that match a pattern, in the order of the log, as Server-Sent Events."""
     last_id = request.headers.get(_LAST_EVENT_ID)
     start = _after(last_id, _LAST_EVENT_ID) if last_id else _start(cursor, after)
     subscription = broker.subscriptions.subscribe(parse_pattern(pattern, limits), start)
@@ -132,7 +134,7 @@ async def subscribe(
     async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         events = _Events(broker, subscription, limits, corrupt_batches == "skip")
         try:
-            await _stream_sse(scope, receive, send, events, subscription, frames, limits)
+            await _stream_sse(scope, receive, send, events, subscription, event_encoder, limits)
         finally:
             events.held.close()
             subscription.close()
@@ -144,13 +146,13 @@ async def subscribe(
 async def subscribe_by_websocket(
     socket: WebSocket[Any, Any, Any],
     broker: NamedDependency[Broker],
-    frames: NamedDependency[EventEncoder],
+    event_encoder: NamedDependency[EventEncoder],
     limits: NamedDependency[Limits],
     request_guard: NamedDependency[RequestGuard],
 ) -> None:
     try:
-        request_guard.check_socket(socket.scope)
-        refuse_unknown("/api/subscribe", socket.query_params, _QUERY)
+        request_guard.check_websocket(socket.scope)
+        check_query("/api/subscribe", socket.query_params, _QUERY)
     except RequestRefusedError as error:
         await _refuse(socket, error.status, problem_body(error.status, error.detail))
         return
@@ -165,14 +167,14 @@ async def subscribe_by_websocket(
     events = _Events(broker, subscription, limits, skips_corrupt)
     try:
         await socket.accept()
-        await _stream_websocket(socket, events, subscription, frames, limits)
+        await _stream_websocket(socket, events, subscription, event_encoder, limits)
     finally:
         events.held.close()
         subscription.close()
 
 
 class _Events:
-    """The next piece of a stream, encoded, with the room that it takes until it is sent."""
+    """Reads and encodes the next events of a stream, and holds their memory until they are sent."""
 
     def __init__(self, broker: Broker, subscription: Subscription, limits: Limits, skips_corrupt: bool) -> None:
         self._broker = broker
@@ -184,7 +186,7 @@ class _Events:
     async def next(
         self, encode: Callable[[Sequence[EventBatch], Sequence[CorruptBatch]], T], alive: Callable[[Cursor], T]
     ) -> T:
-        """Large events are encoded in a thread, so that others are not held up."""
+        """Return the next events, or a keepalive. Large events are encoded in a thread, to keep the event loop free."""
         self.held.close()
         self.held = held = self._broker.answers.answer(skips_corrupt=self._skips_corrupt)
         batches = await self._subscription.read(self._limits.subscriber_silence_seconds, held)
@@ -203,21 +205,21 @@ async def _stream_sse(
     send: Send,
     events: _Events,
     subscription: Subscription,
-    frames: EventEncoder,
+    event_encoder: EventEncoder,
     limits: Limits,
 ) -> None:
-    cut = _exit_of(scope)
+    cut = _callback_of(scope)
     async with until_disconnect(receive):
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-        # The head alone would wait for the first event in many clients.
+        # Many clients do not report the head before they get a part of the body.
         await send_pieces(sse_keepalive(subscription.position), events.held, send, limits.subscriber_stall_seconds, more=True)
         try:
             while True:
-                body = await events.next(frames.sse, sse_keepalive)
+                body = await events.next(event_encoder.sse, sse_keepalive)
                 sent = await send_pieces(body, events.held, send, limits.subscriber_stall_seconds, more=True)
                 if sent is not Sent.ALL:
                     subscription.cut()
-                    # In the middle of an event nothing can be said: the client would take it for a part of the event.
+                    # After a part of an event an error would be taken for the rest of the event.
                     cut(sse_error(_too_slow(limits))) if sent is Sent.NOTHING else abort_connection(scope)
                     return
         except TailraceError as error:
@@ -225,17 +227,17 @@ async def _stream_sse(
 
 
 async def _stream_websocket(
-    socket: WebSocket[Any, Any, Any], events: _Events, subscription: Subscription, frames: EventEncoder, limits: Limits
+    socket: WebSocket[Any, Any, Any], events: _Events, subscription: Subscription, event_encoder: EventEncoder, limits: Limits
 ) -> None:
-    cut = _exit_of(socket.scope)
-    drained = _exit_of(socket.scope, DRAINED, _at_once)
+    cut = _callback_of(socket.scope)
+    drained = _callback_of(socket.scope, DRAINED, _no_wait)
     async with until_disconnect(socket.receive):
         try:
             while True:
-                text = await events.next(frames.websocket, websocket_keepalive)
+                text = await events.next(event_encoder.websocket, websocket_keepalive)
                 await socket.send({"type": "websocket.send", "bytes": None, "text": text})
                 del text
-                # A message is handed over whole, so its room is held until the client has taken it.
+                # The transport gets the whole message, so its memory is held until the client has read it.
                 if not await send_when_writable(drained, events.held, limits.subscriber_stall_seconds):
                     subscription.cut()
                     cut(_TRY_AGAIN_LATER, str(_too_slow(limits)))
@@ -247,18 +249,18 @@ async def _stream_websocket(
             await socket.close(_SERVICE_RESTART if error.retriable else _TRY_AGAIN_LATER, _short(str(error)))
 
 
-async def _at_once() -> None:
+async def _no_wait() -> None:
     pass
 
 
-def _exit_of(scope: Scope, name: str = CUT, otherwise: Callable[..., Any] = lambda *_: None) -> Callable[..., Any]:
-    """How our own listener cuts a connection; under another server it just ends."""
-    exits: Any = (scope.get("extensions") or {}).get(EXTENSION, {})
-    return exits.get(name, otherwise)  # type: ignore[no-any-return]
+def _callback_of(scope: Scope, name: str = CUT, otherwise: Callable[..., Any] = lambda *_: None) -> Callable[..., Any]:
+    """Return a callback of our listener's connection; under another server, one that does nothing."""
+    callbacks: Any = (scope.get("extensions") or {}).get(EXTENSION, {})
+    return callbacks.get(name, otherwise)  # type: ignore[no-any-return]
 
 
 async def _refuse(socket: WebSocket[Any, Any, Any], status: int, body: bytes) -> None:
-    """The handshake is answered as any other request would be."""
+    """Answer the handshake with an error, as any other request."""
     await socket.receive()
     send: Any = socket.send
     await send(
@@ -273,35 +275,39 @@ async def _refuse(socket: WebSocket[Any, Any, Any], status: int, body: bytes) ->
 
 def _start(cursor: str, after: str) -> StartCursor:
     if after and cursor:
-        raise InvalidRequestError("cursor and after both say where to begin; leave one of them out")
+        raise InvalidRequestError("cursor and after both say where to start; send one of them")
     if after:
         return _after(after, "after")
     if cursor in ("", LogEdge.BEGINNING, LogEdge.LATEST):
         return LogEdge(cursor or LogEdge.LATEST)
     if _NUMBER.fullmatch(cursor):
         raise InvalidRequestError(
-            f"cursor is {cursor}, and whether its event has been seen is not said; after={cursor} begins with the event behind"
-            f" it, after={int(cursor) - 1} with the event itself"
+            f"cursor must be 'beginning' or 'latest', not {cursor}; use after={cursor} to start with the next event, or"
+            f" after={int(cursor) - 1} to start with the event at this cursor"
         )
-    raise InvalidRequestError(f"cursor is {cursor[:_SHOWN]!r}; it must be 'beginning' or 'latest'. A number is given as after")
+    raise InvalidRequestError(
+        f"cursor must be 'beginning' or 'latest', not {cursor[:_SHOWN_CHARACTERS]!r}; send a number as after"
+    )
 
 
 def _skips_corrupt(text: str) -> bool:
     if text not in ("report", "skip"):
-        raise InvalidRequestError(f"corrupt_batches is {text[:_SHOWN]!r}; it must be 'report' or 'skip'")
+        raise InvalidRequestError(f"corrupt_batches is {text[:_SHOWN_CHARACTERS]!r}; it must be 'report' or 'skip'")
     return text == "skip"
 
 
 def _after(text: str, name: str) -> StartCursor:
     if not _NUMBER.fullmatch(text) and text != _NOTHING_SEEN:
-        raise InvalidRequestError(f"{name} is {text[:_SHOWN]!r}; it must be the number of the last cursor that was seen")
+        raise InvalidRequestError(f"{name} is {text[:_SHOWN_CHARACTERS]!r}; it must be the last cursor that was seen, a number")
     return Cursor(int(text) + 1)
 
 
 def _too_slow(limits: Limits) -> SlowSubscriberError:
-    return SlowSubscriberError(f"nothing was taken for {limits.subscriber_stall_seconds} s; go on after the last cursor seen")
+    return SlowSubscriberError(
+        f"the subscriber read nothing for {limits.subscriber_stall_seconds} s; resume after the last cursor seen"
+    )
 
 
 def _short(text: str) -> str:
-    """A close frame has room for 123 bytes."""
+    """Shorten a text to fit into a close frame, which holds 123 bytes."""
     return text.encode()[:120].decode(errors="ignore")

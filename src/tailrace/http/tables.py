@@ -1,4 +1,7 @@
-"""`GET /api/tables`: which tables there are. They are made, written, read and dropped in SQL."""
+"""`GET /api/tables` lists tables, which are created and used in SQL; `/api/routes` adds, lists and drops routes.
+
+A route is added by the SQL statement that it stands for, so both ways have the same checks.
+"""
 
 from litestar import Controller, delete, get, post
 from litestar.di import NamedDependency
@@ -20,7 +23,7 @@ from tailrace.model.table import CHANGES_PREFIX, Table
 async def tables(
     broker: NamedDependency[Broker], after: FromQuery[str] = "", limit: FromQuery[PageSize] = DEFAULT_PAGE
 ) -> TablePage:
-    """Tables by name."""
+    """List tables by name."""
     found, last = page(broker.tables, lambda table: table.name, after, limit)
     return TablePage([_table_view(table) for table in found], last)
 
@@ -43,7 +46,7 @@ class RouteEndpoints(Controller):
     async def all(
         self, broker: NamedDependency[Broker], after: FromQuery[int] = -1, limit: FromQuery[PageSize] = DEFAULT_PAGE
     ) -> RoutePage:
-        """Routes in the order in which they were added."""
+        """List routes in the order in which they were added."""
         later = (route for route in broker.routes if route.id > after)
         found, last = page(later, lambda route: str(route.id), "", limit)
         return RoutePage([_route_view(broker, route) for route in found], None if last is None else int(last))
@@ -56,16 +59,16 @@ class RouteEndpoints(Controller):
         engine: NamedDependency[SkipValidation[SqlEngine]],
         limits: NamedDependency[Limits],
     ) -> RouteView:
-        """Put a route in force; it is checked as ALTER TOPIC ... ADD SOURCE is."""
+        """Add a route, as ALTER TOPIC ... ADD SOURCE does."""
         asked = read_body(body, AddRouteBody)
         text = _statement(asked, limits)
-        _check_alone(text, limits)
+        _check_one_statement(text, limits)
         (result,) = await engine.execute(text)
         return _route_view(broker, next(route for route in broker.routes if route.since == result.cursor))
 
     @delete()
     async def drop(self, broker: NamedDependency[Broker], topic: FromQuery[str], source_table: FromQuery[str]) -> None:
-        """End all routes from a table to a topic."""
+        """Drop all routes from a table to a topic."""
         await broker.routes.drop(topic, source_table)
 
 
@@ -80,13 +83,13 @@ def _statement(asked: AddRouteBody, limits: Limits) -> str:
     return f"{text} WITH (payload = '{asked.payload_mode}', snapshot = {str(asked.snapshot).lower()})"
 
 
-def _check_alone(text: str, limits: Limits) -> None:
-    """What came as a condition must not be the end of the statement and the beginning of another one."""
-    # Loaded when the first route is made: the parser takes a good part of the time in which a server starts.
+def _check_one_statement(text: str, limits: Limits) -> None:
+    """Check that an expression does not end the statement and begin another one."""
+    # Loaded with the first route: the parser takes a good part of the start of a server.
     from tailrace.sql.parse import parse
 
     if len(parse(text, limits)) != 1:
-        raise InvalidRequestError("where and partition_by hold expressions, and no statements of their own")
+        raise InvalidRequestError("where and partition_by must be expressions, not statements")
 
 
 def _route_view(broker: Broker, route: Route) -> RouteView:

@@ -1,4 +1,4 @@
-"""`/api/topics`: make, change, list and delete topics; publish, fetch, consume, ack."""
+"""`/api/topics`: create, change, list and delete topics; publish, fetch, consume and ack."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tailrace.api.consume import AckBody, AckResponse, ConsumeBody, ConsumeRespo
 from tailrace.api.messages import PublishBody, PublishResponse
 from tailrace.api.topics import ChangeTopicBody, CreateTopicBody, PartitionPage, PartitionStatus, TopicPage
 from tailrace.broker.broker import Broker
-from tailrace.http.consume import OCTET_STREAM, fetch_batches, to_ack, to_acked, to_answer, to_consume
+from tailrace.http.consume import OCTET_STREAM, fetch_batches, to_ack_request, to_consume_request, to_consume_response
 from tailrace.http.disconnect import while_connected
 from tailrace.http.messages import publish_messages
 from tailrace.http.openapi import describe_endpoint
@@ -31,23 +31,23 @@ class TopicEndpoints(Controller):
     async def all(
         self, broker: NamedDependency[Broker], after: FromQuery[str] = "", limit: FromQuery[PageSize] = DEFAULT_PAGE
     ) -> TopicPage:
-        """Topics by name."""
+        """List topics by name."""
         return TopicPage(*page((live.topic for live in broker.topics), lambda topic: topic.name, after, limit))
 
     @post(status_code=200, opt=describe_endpoint(CreateTopicBody))
     async def create(self, body: RawBody, broker: NamedDependency[Broker]) -> Topic:
-        """Make a topic, or grow the one of that name."""
+        """Create a topic, or add partitions to an existing one."""
         asked = read_body(body, CreateTopicBody)
         return await broker.topics.create(asked.name, asked.partitions, alias=asked.alias, options=asked.settings)
 
     @get("/{name:str}")
     async def one(self, name: FromPath[str], broker: NamedDependency[Broker]) -> Topic:
-        """A topic by name or alias."""
+        """Return a topic by name or alias."""
         return broker.topics.get(name).topic
 
     @patch("/{name:str}", opt=describe_endpoint(ChangeTopicBody))
     async def change(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> Topic:
-        """Change settings and alias, and grow it."""
+        """Change the settings and the alias of a topic, and add partitions."""
         asked = read_body(body, ChangeTopicBody)
         topic = await broker.topics.alter(name, asked.settings, alias=asked.alias)
         if asked.partitions is not None:
@@ -56,7 +56,7 @@ class TopicEndpoints(Controller):
 
     @delete("/{name:str}")
     async def remove(self, name: FromPath[str], broker: NamedDependency[Broker]) -> None:
-        """Delete a topic with its records and its groups' offsets."""
+        """Delete a topic with its records and the offsets of its groups."""
         await broker.topics.delete(name)
 
     @get("/{name:str}/partitions")
@@ -67,7 +67,7 @@ class TopicEndpoints(Controller):
         after: FromQuery[int] = -1,
         limit: FromQuery[PageSize] = DEFAULT_PAGE,
     ) -> PartitionPage:
-        """The bounds of a topic's partitions."""
+        """List the partitions of a topic with their offsets."""
         live = broker.topics.get(name)
         numbers = range(max(0, after + 1), len(live.partitions))
         chosen, last = page(numbers, str, "", limit)
@@ -80,30 +80,30 @@ class TopicEndpoints(Controller):
 
     @post("/publish", status_code=200, opt=describe_endpoint(PublishBody))
     async def publish(self, body: RawBody, broker: NamedDependency[Broker]) -> PublishResponse:
-        """Publish messages to any number of topics, all or nothing."""
+        """Publish messages to one or more topics, all or nothing."""
         return await publish_messages(body, broker)
 
-    @post("/fetch", status_code=200, opt=describe_endpoint(FetchBody, answer_types={OCTET_STREAM: bytes}))
+    @post("/fetch", status_code=200, opt=describe_endpoint(FetchBody, response_types={OCTET_STREAM: bytes}))
     async def fetch(
         self, request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker], limits: NamedDependency[Limits]
     ) -> ASGIApp:
-        """Committed record batches of some partitions of a topic; waits for the first one if there is none yet."""
+        """Return committed record batches of partitions of a topic. Wait for the first one if there is none yet."""
         with broker.answers.answer().until_sent() as answer:
             return HeldResponse(await fetch_batches(body, broker, request.receive, answer), OCTET_STREAM, answer, limits)
 
-    @post("/consume", status_code=200, opt=describe_endpoint(ConsumeBody, answer=ConsumeResponse))
+    @post("/consume", status_code=200, opt=describe_endpoint(ConsumeBody, response=ConsumeResponse))
     async def consume(
         self, request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker], limits: NamedDependency[Limits]
     ) -> ASGIApp:
-        """Read a topic, alone or for a group; waits for the first message if there is none yet."""
+        """Read a topic, with or without a group. Wait for the first message if there is none yet."""
         asked = read_body(body, ConsumeBody)
         with broker.answers.answer(skips_corrupt=asked.corrupt_batches == "skip").until_sent() as answer:
-            reading = broker.consumers.consume(to_consume(asked), answer)
+            reading = broker.consumers.consume(to_consume_request(asked), answer)
             consumed = await (while_connected(request.receive, reading) if asked.timeout_ms else reading)
-            encoded = await encode_json(broker, answer, lambda: to_answer(consumed, answer.corrupt))
+            encoded = await encode_json(broker, answer, lambda: to_consume_response(consumed, answer.corrupt))
             return HeldResponse(encoded, JSON, answer, limits)
 
     @post(["/ack", "/commit"], status_code=200, opt=describe_endpoint(AckBody))
     async def ack(self, body: RawBody, broker: NamedDependency[Broker]) -> AckResponse:
-        """A group is done with everything up to an offset."""
-        return to_acked(await broker.consumers.ack(to_ack(read_body(body, AckBody))))
+        """Commit everything up to an offset for a group."""
+        return AckResponse(*await broker.consumers.ack(to_ack_request(read_body(body, AckBody))))

@@ -1,4 +1,7 @@
-"""The WebSockets of the HTTP listener: uvicorn's, with the exit for slow subscribers that `connections` has for HTTP."""
+"""The WebSockets of the HTTP listener: uvicorn's, with callbacks to disconnect slow subscribers, as in `connection.py`.
+
+Apart from `connection.py`, because the libraries of WebSockets are loaded with the first one.
+"""
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
@@ -16,10 +19,10 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             }
 
     def cut(self, code: int, reason: str) -> None:
-        """Say why, and close when the client has heard it, or after a short time.
+        """Send the reason, and close when the client has read it, or after `LINGER_SECONDS`.
 
-        On its way through what it has not read yet the client answers pings. A connection that is closed already would answer
-        that with a reset, and the reason would be lost with all the rest; so it is read until the end.
+        The connection reads until then: a client that answers a ping on a closed connection would get a reset, and lose the
+        reason with everything else that it has not read.
         """
         if not self.close_sent and not self.transport.is_closing():
             self.stop_keepalive()

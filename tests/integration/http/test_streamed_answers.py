@@ -116,7 +116,7 @@ def test_what_is_wrong_from_the_start_is_an_error_as_ever(client: httpx.Client, 
 def test_what_is_left_out_must_be_named(client: httpx.Client) -> None:
     body = {"sql": "SELECT 1", "corrupt_batches": "skip"}
     answer = client.post("/api/sql", json=body, headers={"accept": CSV})
-    assert (answer.status_code, "text/csv can't say which batches were left out" in answer.text) == (400, True)
+    assert (answer.status_code, "text/csv can't report skipped batches" in answer.text) == (400, True)
 
 
 def test_several_statements_are_refused_before_any_is_run(client: httpx.Client) -> None:

@@ -93,7 +93,10 @@ def test_after_minus_one_is_the_beginning(protocol: str, url: str, root: str) ->
 def test_a_number_as_cursor_is_refused_with_what_to_say_instead(url: str) -> None:
     refused = httpx.get(f"{url}/api/subscribe?pattern=a&cursor=4711", timeout=SECONDS)
     assert refused.status_code == 400
-    assert "after=4711 begins with the event behind it, after=4710 with the event itself" in refused.json()["detail"]
+    assert (
+        "use after=4711 to start with the next event, or after=4710 to start with the event at this cursor"
+        in refused.json()["detail"]
+    )
 
 
 def test_the_id_of_the_last_event_resumes_and_wins_over_the_start(url: str, root: str) -> None:
@@ -205,7 +208,7 @@ def test_a_websocket_that_takes_nothing_is_told_why_and_cut_off(tmp_path: Path, 
                 slow.recv(timeout=SECONDS)
     assert closed.value.rcvd is not None
     assert closed.value.rcvd.code == 1013
-    assert "nothing was taken for 1 s" in closed.value.rcvd.reason
+    assert "read nothing for 1 s" in closed.value.rcvd.reason
 
 
 def test_a_subscriber_that_goes_away_is_forgotten(url: str, root: str) -> None:

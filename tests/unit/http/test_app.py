@@ -23,13 +23,6 @@ CLOCK = SystemClock()
 MESSAGE = {"messages": [{"topic": "a", "value": 1}]}
 
 
-class FaultyBroker(Broker):
-    """Fails where nobody expects it."""
-
-    async def publish(self, messages: Sequence[Message], *, by_server: bool = False) -> list[Published]:
-        raise KeyError("a secret of the inside")
-
-
 @asynccontextmanager
 async def client_of(broker: Broker, failure: TailraceError | None = None) -> AsyncIterator[httpx.AsyncClient]:
     app = create_app(broker, ServerStatus("fsync", CLOCK, lambda: failure), DEFAULT_LIMITS)
@@ -39,8 +32,15 @@ async def client_of(broker: Broker, failure: TailraceError | None = None) -> Asy
 
 
 @on_loop
-async def test_what_nobody_foresaw_is_counted_logged_and_kept_from_the_caller(caplog: pytest.LogCaptureFixture) -> None:
-    async with client_of(FaultyBroker(MemoryStore(), CLOCK)) as client:
+async def test_an_unexpected_error_is_counted_logged_and_kept_from_the_caller(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(messages: Sequence[Message]) -> list[Published]:
+        raise KeyError("a secret of the inside")
+
+    broker = Broker(MemoryStore(), CLOCK)
+    monkeypatch.setattr(broker.publisher, "publish", fail)
+    async with client_of(broker) as client:
         with caplog.at_level(logging.ERROR, "tailrace.http"):
             answer = await client.post("/api/topics/publish", json=MESSAGE)
         shown = (await client.get("/metrics")).text
@@ -67,7 +67,7 @@ async def test_health_and_metrics_tell_of_a_full_disk(tmp_path: Path) -> None:
             health, metrics, page = [await client.get(path) for path in ("/health", "/metrics", "/")]
     assert (health.status_code, health.json()["status"]) == (200, "full")
     assert "tailrace_disk_full 1.0" in metrics.text
-    assert "no room on its disk" in page.text
+    assert "The disk is full" in page.text
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_a_server_on_the_loopback_answers_to_its_own_names_only(host: str, statu
 
 
 @on_loop
-async def test_who_is_lost_is_told_where_the_endpoints_are() -> None:
+async def test_an_unknown_path_is_answered_with_where_the_endpoints_are() -> None:
     async with client_of(Broker(MemoryStore(), CLOCK)) as client:
         lost = await client.get("/console")
         told = lost.json()["detail"]
-        assert (lost.status_code, told) == (404, "there is no /console; /api/openapi.json lists what there is")
+        assert (lost.status_code, told) == (404, "/console does not exist; /api/openapi.json lists all endpoints")
         assert (await client.get("/api/openapi.json")).status_code == 200

@@ -20,7 +20,7 @@ def request_of(gone: asyncio.Event) -> Request:  # type: ignore[type-arg]
 
 
 @on_loop
-async def test_work_is_cancelled_when_the_client_has_gone() -> None:
+async def test_work_is_cancelled_when_the_client_disconnects() -> None:
     gone = asyncio.Event()
     was_cancelled = False
 
@@ -35,7 +35,7 @@ async def test_work_is_cancelled_when_the_client_has_gone() -> None:
     working = asyncio.ensure_future(while_connected(request_of(gone).receive, work()))
     await turns(3)
     gone.set()
-    with pytest.raises(RequestRefusedError, match="the client has gone"):
+    with pytest.raises(RequestRefusedError, match="the client has disconnected"):
         await working
     assert was_cancelled
 

@@ -9,7 +9,7 @@ from tailrace.api.consume import ConsumeBody
 from tailrace.api.messages import PublishBody
 from tailrace.api.tables import AddRouteBody
 from tailrace.api.topics import CreateTopicBody
-from tailrace.http.messages import to_messages, to_read
+from tailrace.http.messages import to_messages, to_read_message
 from tailrace.http.requests import read_body
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.ids import Offset
@@ -17,7 +17,7 @@ from tailrace.model.record import Record
 
 
 def shown(value: bytes | None, key: bytes | None = None) -> dict[str, object]:
-    record = to_read("a", 0, Record(key, value, (), 5, Offset(7)))
+    record = to_read_message("a", 0, Record(key, value, (), 5, Offset(7)))
     return dict(msgspec.json.decode(msgspec.json.encode(record)))
 
 
@@ -63,7 +63,7 @@ def test_two_keys_are_a_mistake() -> None:
         (
             b'{"topic": "a", "start": "sideways"}',
             ConsumeBody,
-            "`$.start`; it can be 'earliest' or 'latest' or a whole number or an object with timestamp_ms",
+            "`$.start`; it can be 'earliest' or 'latest' or an integer or an object with timestamp_ms",
         ),
         (
             b'{"topic": "a", "source_table": "b", "operations": ["drop"]}',

@@ -28,7 +28,7 @@ async def test_the_page_says_what_runs_and_how_to_talk_to_it() -> None:
         answer = await client.get("/")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert __version__ in answer.text
-    assert "It works. Durability is fsync" in answer.text
+    assert "The server works. Durability is fsync" in answer.text
     assert "tailrace sql --server http://localhost:8080<" in answer.text
 
 
@@ -44,5 +44,5 @@ async def test_every_link_of_the_page_leads_somewhere() -> None:
 async def test_why_it_failed_is_shown_as_text() -> None:
     async with client_of(StorageFailedError("<script>alert(1)</script>")) as client:
         shown = (await client.get("/")).text
-    assert "It has failed: " in shown
+    assert "The server has failed: " in shown
     assert "<script>" not in shown

@@ -49,7 +49,7 @@ def test_a_config_sets_what_it_names(configs: dict[str, str], expected: TopicSet
         ("min.insync.replicas", "2", "can only be '1'"),
         ("retention.ms", "soon", "retention.ms: 'soon' is not a number"),
         ("message.timestamp.type", "now", "not one of CreateTime, LogAppendTime"),
-        ("tailrace.dedup", "sometimes", "none of none, id, content"),
+        ("tailrace.dedup", "sometimes", "not one of none, id, content"),
         ("segment.bytes", "1", "unknown topic config 'segment.bytes'"),
     ],
 )
