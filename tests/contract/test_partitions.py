@@ -135,7 +135,7 @@ def test_an_unknown_partition_is_named_in_the_error(store: Store) -> None:
     for question in (store.bounds, store.next_offset, store.size):
         with pytest.raises(UnknownPartitionError, match="there is no partition 5"):
             question(PartitionId(A, 5))
-    with pytest.raises(UnknownPartitionError, match="there is no partition 0 of a topic that was deleted"):
+    with pytest.raises(UnknownPartitionError, match="there is no partition 0 of a deleted topic"):
         store.fetch(PartitionId(TopicId(7), 0), Offset(0), 100)
 
 
@@ -147,5 +147,5 @@ def test_an_offset_out_of_range_is_refused_with_the_name_of_the_topic(store: Sto
     with pytest.raises(OffsetOutOfRangeError, match="partition 0 of 'orders' holds offsets 0 to 0, not 9"):
         store.fetch(PartitionId(A, 0), Offset(9), 1)
     store.topic_names.forget(topic)
-    with pytest.raises(OffsetOutOfRangeError, match="partition 0 of a topic that was deleted holds"):
+    with pytest.raises(OffsetOutOfRangeError, match="partition 0 of a deleted topic holds"):
         store.fetch(PartitionId(A, 0), Offset(9), 1)

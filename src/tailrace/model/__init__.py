@@ -1,1 +1,1 @@
-"""Names and values that every room uses. Imports no other room."""
+"""Types and values that every package uses. Imports no other package."""

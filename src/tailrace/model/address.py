@@ -1,4 +1,4 @@
-"""Where a listener listens: a host and a port, written `HOST:PORT`."""
+"""The address of a listener: a host and a port, written `HOST:PORT`."""
 
 from ipaddress import ip_address
 from typing import NamedTuple
@@ -17,7 +17,7 @@ class Address(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it. Names other than `localhost` are not looked up and count as reachable."""
+        """Whether only this machine can reach it. Names other than `localhost` are not resolved and count as reachable."""
         if self.host == "localhost":
             return True
         try:

@@ -1,4 +1,4 @@
-"""Time, injected. Rules never ask the operating system what time it is; they ask the clock they were given."""
+"""Clocks. Services ask the clock that they were given for the time, never the operating system."""
 
 import time
 from typing import NewType, Protocol
@@ -14,7 +14,7 @@ class Clock(Protocol):
         """Wall-clock milliseconds since 1970. May step back."""
 
     def monotonic(self) -> float:
-        """Seconds that never step back, for measuring how long something took."""
+        """Seconds that never step back, to measure durations."""
 
 
 class SystemClock:
@@ -22,11 +22,11 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     monotonic = staticmethod(time.monotonic)
-    """Asked for every commit, so not by way of a method."""
+    """Called for every commit, so without a method in between."""
 
 
 class HybridClock:
-    """Gives each frame a timestamp that is close to the wall clock and rises strictly, also when the wall clock steps back."""
+    """Gives each frame a timestamp that is close to the wall clock and always rises, even if the wall clock steps back."""
 
     def __init__(self, clock: Clock, last: Hlc = Hlc(0)) -> None:
         self._clock = clock

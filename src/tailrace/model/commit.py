@@ -1,7 +1,7 @@
-"""What goes into the log in one frame, and what comes back.
+"""What one commit writes to the store, and what readers of the store get back.
 
-`Changes` is all that one commit does, as data: batches for any number of partitions and changes of state. It takes effect
-whole or not at all.
+`Changes` is everything that one commit does, as data: batches for any number of partitions and changes of state. It becomes
+one frame of the log and takes effect as a whole or not at all.
 """
 
 from collections.abc import Sequence
@@ -13,69 +13,69 @@ from tailrace.model.ids import Cursor, Offset, PartitionId, TopicId
 Buffer = bytes | bytearray | memoryview
 
 ASSIGN = Offset(-1)
-"""As `Append.base_offset`: whatever offset is next."""
+"""The value of `Append.base_offset` that takes the next offset, whatever it is."""
 
 
 class Append(NamedTuple):
-    """One Kafka RecordBatch (v2) for one partition. Its bytes are checked already; the store gives it its base offset."""
+    """One Kafka RecordBatch (v2) for one partition. Its bytes were checked before; the store assigns its base offset."""
 
     partition: PartitionId
     batch: Buffer
     records: int
     max_timestamp: int
     base_offset: Offset = ASSIGN
-    """Where the sender expects it to go. The commit is refused if that is not the next offset."""
+    """The offset that the sender expects. The commit is rejected if it is not the next one."""
 
 
 class Changes(NamedTuple):
-    """Everything that one commit does. The order of effect is the order of the fields."""
+    """Everything that one commit does. The fields take effect in their order."""
 
     creates: Sequence[tuple[TopicId, int]] = ()
-    """Topic and the number of partitions that it shall have; more than before makes it grow."""
+    """Topics with their number of partitions. An existing topic with fewer gets the missing ones."""
     drops: Sequence[TopicId] = ()
-    """Topics whose partitions and records go for good."""
+    """Topics whose partitions and records are deleted."""
     trims: Sequence[tuple[PartitionId, Offset]] = ()
-    """Partition and its new first offset."""
+    """Partitions with their new first offset."""
     appends: Sequence[Append] = ()
     drop_prefixes: Sequence[bytes] = ()
-    """State keys that start so are deleted."""
+    """Prefixes of state keys that are deleted."""
     puts: Sequence[tuple[bytes, bytes | None]] = ()
-    """State key and its new value; `None` deletes the key."""
+    """State keys with their new values. `None` deletes the key."""
 
     @property
     def is_structural(self) -> bool:
-        """Whether it does more than add: to what there is of topics, records or whole ranges of keys."""
+        """Whether it changes topics, trims records or deletes ranges of keys, and not only appends and puts."""
         return bool(self.creates or self.drops or self.trims or self.drop_prefixes)
 
 
 class CommitReceipt(NamedTuple):
-    """Proof of a commit: it is as durable as the store's setting promises."""
+    """The result of a commit, which is now as durable as the store's setting promises."""
 
     hlc: Hlc
     cursor: Cursor
-    """The cursor of the first record, or the next one if the commit holds no record."""
+    """The cursor of its first record, or the next cursor if it has no record."""
     offsets: Sequence[Offset]
     """The base offset of each append, in the order of `Changes.appends`."""
 
 
 class OffsetBounds(NamedTuple):
-    """The offsets that a partition holds: from `start` up to but without `end`."""
+    """The offsets that a partition holds, from `start` up to but without `end`."""
 
     start: Offset
     end: Offset
 
 
 class FetchedBatches(NamedTuple):
-    """Whole batches of one partition, in order. The first may begin below the offset that was asked for."""
+    """Whole batches of one partition, in order. The first may begin below the requested offset."""
 
     batches: Sequence[Buffer]
     bounds: OffsetBounds
     cursors: Sequence[Cursor]
-    """Of each batch, the cursor of its first record; those of the others follow it."""
+    """The cursor of the first record of each batch. The other records of a batch have the cursors that follow."""
 
 
 class LogBatch(NamedTuple):
-    """A batch as it stands in the global order."""
+    """A batch with its place in the whole log."""
 
     cursor: Cursor
     partition: PartitionId
@@ -86,11 +86,12 @@ class LogBatch(NamedTuple):
 
 
 class ScannedBatches(NamedTuple):
-    """Batches of all partitions in global order, and where to go on."""
+    """Batches of all partitions in the order of their cursors, and the cursor to continue at."""
 
     batches: Sequence[LogBatch]
     next_cursor: Cursor
 
 
 Durability = Literal["fsync", "relaxed"]
-"""`fsync`: when it is durable. `relaxed`: when it is written; it is synced soon after, and a power cut may lose it."""
+"""When a commit is answered. `fsync`: when it is durable. `relaxed`: when it is written; it is synced soon after, and a power
+cut may lose it."""

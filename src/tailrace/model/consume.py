@@ -1,4 +1,4 @@
-"""Reading a topic as consumers do, alone or for a group, and saying what is done."""
+"""Consuming a topic, alone or as a group, acknowledging records, and the events of subscriptions."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -23,19 +23,19 @@ class ConsumeRequest(NamedTuple):
     partition: int | None = None
     """`None` reads all partitions of the topic."""
     start: StartAt | None = None
-    """Where to begin where the group has committed nothing; an offset counts always. `None` is the earliest record."""
+    """Where to begin if the group has committed nothing. An offset applies in any case. `None` is the earliest record."""
     positions: Sequence[PartitionOffset] = ()
     """Read exactly these partitions from these offsets, instead of `partition` and `start`."""
     limit: int = 100
     wait_ms: int = 0
     member: MemberIdentity = MemberIdentity()
-    """Who asks. Only looked at where something is written for the group."""
+    """The consumer. Only used if something is written for the group."""
     topic_uuid: UUID | None = None
-    """Read the topic only if it is still this one. `None`: whichever has the name."""
+    """Read the topic only if it is still this one. `None` reads whichever topic has the name."""
 
 
 class GroupStart(NamedTuple):
-    """Where a group goes on in a topic."""
+    """The positions at which a group continues in a topic."""
 
     topic: str
     topic_uuid: UUID
@@ -48,31 +48,31 @@ class ConsumedRecord(NamedTuple):
 
 
 class ReadPosition(NamedTuple):
-    """How far a read has come in a partition."""
+    """The progress of a read in one partition."""
 
     partition: int
     next_offset: Offset
-    """Where to go on."""
+    """The offset to continue at."""
     start: Offset
-    """The oldest offset that retention has left."""
+    """The first offset that the partition still holds."""
     end: Offset
     """The offset that the next record will get."""
 
 
 class Consumed(NamedTuple):
     topic: str
-    """Its name, also where it was found by its alias."""
+    """The topic's name, even if the request gave its alias."""
     records: Sequence[ConsumedRecord]
-    """In the order of their cursors."""
+    """Records in the order of their cursors."""
     positions: Sequence[ReadPosition]
     has_more: bool
-    """Whether there is more to read right now."""
+    """Whether more records can be read right now."""
     topic_uuid: UUID
-    """Which topic these offsets belong to: one that is made again under the same name has another."""
+    """The topic that these offsets belong to. A new topic of the same name has another one."""
 
 
 class AckRequest(NamedTuple):
-    """The group is done with everything up to and with `upto_offset`."""
+    """A group has processed everything up to and including `upto_offset`."""
 
     topic: str
     group: str
@@ -87,9 +87,9 @@ class Acked(NamedTuple):
     group: str
     partition: int
     acknowledged_offset: Offset
-    """The last offset that is done."""
+    """The last offset that was acknowledged."""
     committed_offset: Offset
-    """Where the group goes on: one after it."""
+    """The offset at which the group continues, which is the next one."""
 
 
 class LogEdge(StrEnum):
@@ -98,12 +98,14 @@ class LogEdge(StrEnum):
 
 
 StartCursor = LogEdge | Cursor
-"""Where a subscription begins; a cursor is the first one that is sent."""
+"""Where a subscription begins. A cursor is the first one that may be sent."""
 
 
 class EventBatch:
-    """Records of one partition that follow each other. All subscribers who are sent the same records get the same object, so
-    that work done for one of them, such as encoding, can be found again by it. It is never changed.
+    """Consecutive records of one partition. It is never changed.
+
+    All subscribers that are sent the same records get the same object, so work that is done for one of them, such as
+    encoding, can be cached by it.
     """
 
     __slots__ = ("__weakref__", "partition", "records", "topic")

@@ -1,8 +1,10 @@
-"""The one tree of errors, a module for each family. Everyone imports from here.
+"""The one tree of errors, and the check of invariants.
 
-Every class carries what each surface needs to answer: Kafka's error code, an HTTP status, whether the same request may
-succeed when sent again, and whether its outcome is known. `failed` means that nothing took effect; `unknown` means that
-it may have.
+Every class carries what the surfaces need to answer: Kafka's error code, an HTTP status, whether the same request may succeed
+if it is sent again, and its outcome. `failed` means that nothing took effect, `unknown` that the request may have taken effect.
+
+The order is: the root and general errors, topics, records, producers and transactions, groups and queues, SQL, the store,
+Kafka's protocol, and the connection between client and server.
 """
 
 import builtins
@@ -13,7 +15,7 @@ Outcome = Literal["failed", "unknown"]
 
 
 class TailraceError(Exception):
-    """Root of all errors that Tailrace raises on purpose."""
+    """Base class of all errors that Tailrace raises on purpose."""
 
     kafka_code: ClassVar[int] = -1
     http_status: ClassVar[int] = 500
@@ -21,7 +23,7 @@ class TailraceError(Exception):
     outcome: ClassVar[Outcome] = "failed"
 
     def afresh(self) -> "TailraceError":
-        """The same error without its history. One that is kept and raised many times would drag all its tracebacks along."""
+        """Return a copy without traceback. An error that is kept and raised many times would keep all its tracebacks."""
         return _restore(type(self), self.args, self.__dict__)
 
     def __reduce__(self) -> tuple[Callable[..., "TailraceError"], tuple[object, ...]]:
@@ -36,26 +38,26 @@ def _restore(error_class: type[TailraceError], args: tuple[object, ...], attribu
 
 
 class InvalidRequestError(TailraceError):
-    """The request itself is wrong; sending it again changes nothing."""
+    """The request is invalid. Sending it again changes nothing."""
 
     kafka_code = 42
     http_status = 400
 
 
 class ConfigurationError(InvalidRequestError):
-    """A setting has a value that it can't have."""
+    """A setting has an invalid value."""
 
     kafka_code = 40
 
 
 class LimitExceededError(InvalidRequestError):
-    """A limit of `model/limits.py` would be passed. The message names the limit."""
+    """The request exceeds a limit of `model/limits.py`. The message names the limit."""
 
     kafka_code = 44
 
 
 class InvalidTopicNameError(InvalidRequestError):
-    """The topic's or alias's name is not legal."""
+    """The name or alias of a topic is not legal."""
 
     kafka_code = 17
 
@@ -65,25 +67,25 @@ class InvalidPatternError(InvalidRequestError):
 
 
 class InvalidPartitionsError(InvalidRequestError):
-    """The number of partitions is not possible."""
+    """The number of partitions is invalid."""
 
     kafka_code = 37
 
 
 class InvalidReplicationError(InvalidRequestError):
-    """More copies of a partition were asked for than there are servers."""
+    """The request asks for more replicas than there are servers."""
 
     kafka_code = 38
 
 
 class InvalidAssignmentError(InvalidRequestError):
-    """Partitions of a topic are assigned to servers that are not there, or not all of them are assigned."""
+    """Partitions of a topic are assigned to servers that do not exist, or some are not assigned."""
 
     kafka_code = 39
 
 
 class ReservedTopicError(InvalidRequestError):
-    """The topic belongs to the server, which alone makes it, writes to it and deletes it."""
+    """The topic belongs to the server. Only the server creates it, writes to it and deletes it."""
 
     kafka_code = 44
     http_status = 403
@@ -98,13 +100,13 @@ class UnknownTopicError(TailraceError):
 
 
 class UnknownTopicIdError(UnknownTopicError):
-    """There is no topic with this id: it was deleted, and perhaps made anew."""
+    """There is no topic with this id: it was deleted, and perhaps created again with another id."""
 
     kafka_code = 100
 
 
 class UnknownPartitionError(UnknownTopicError):
-    """The topic is there, the partition is not."""
+    """The topic exists, but not the partition."""
 
     @classmethod
     def of(cls, partition: str) -> "UnknownPartitionError":
@@ -113,14 +115,14 @@ class UnknownPartitionError(UnknownTopicError):
 
 
 class TopicExistsError(TailraceError):
-    """A topic or alias of that name exists and differs from what was asked for."""
+    """A topic or alias of that name exists, with other settings than the request."""
 
     kafka_code = 36
     http_status = 409
 
 
 class OffsetOutOfRangeError(TailraceError):
-    """The offset is below the partition's start (retention moved it) or above its end."""
+    """The offset is below the partition's start, which retention moves, or above its end."""
 
     kafka_code = 1
     http_status = 416
@@ -132,7 +134,7 @@ class OffsetOutOfRangeError(TailraceError):
 
     @classmethod
     def of(cls, partition: str, offset: int, start: int, end: int) -> "OffsetOutOfRangeError":
-        """`partition` is named as `TopicNames.of` does."""
+        """Build the error for a partition, named as `TopicNames.of` does."""
         return cls(f"{partition} holds offsets {start} to {end}, not {offset}", start, end)
 
 
@@ -148,21 +150,21 @@ class CursorOutOfRangeError(TailraceError):
 
 
 class MessageTooLargeError(LimitExceededError):
-    """A record or batch is larger than its topic takes."""
+    """A record or batch is larger than its topic allows."""
 
     kafka_code = 10
     http_status = 413
 
 
 class CorruptBatchError(InvalidRequestError):
-    """A record batch does not match its own checksum or its own length, or what is stored can't be decoded."""
+    """A record batch does not match its checksum or length, or a stored batch can't be decoded."""
 
     kafka_code = 2
     retriable = True
 
 
 class InvalidRecordsError(CorruptBatchError):
-    """What came in is not one batch for each partition, or its records are not what the batch says of them."""
+    """A request has not one batch for each partition, or the records of a batch are not as its head says."""
 
     kafka_code = 87
     retriable = False
@@ -175,7 +177,7 @@ class UnsupportedBatchError(InvalidRequestError):
 
 
 class UnsupportedCodecError(UnsupportedBatchError):
-    """A record batch is compressed in a way that Tailrace does not know."""
+    """A record batch has an unknown compression codec."""
 
     kafka_code = 76
 
@@ -201,7 +203,7 @@ class ProducerFencedError(TailraceError):
 
 
 class UnknownProducerError(TailraceError):
-    """The producer id was not given out by this server, or its state has expired."""
+    """The producer id was not assigned by this server, or its state has expired."""
 
     kafka_code = 59
     http_status = 409
@@ -212,13 +214,13 @@ class InvalidTransactionalIdError(InvalidRequestError):
 
 
 class InvalidTransactionTimeoutError(InvalidRequestError):
-    """The transaction's time-out is not possible."""
+    """The transaction's time-out is invalid."""
 
     kafka_code = 50
 
 
 class InvalidTransactionStateError(TailraceError):
-    """The transaction is not in a state in which this can be done."""
+    """The transaction is in a state that does not allow the request."""
 
     kafka_code = 48
     http_status = 409
@@ -232,27 +234,27 @@ class UnknownTransactionalIdError(TailraceError):
 
 
 class ProducerMappingError(TailraceError):
-    """The producer id is not the one of its transactional id."""
+    """The producer id does not belong to the transactional id."""
 
     kafka_code = 49
     http_status = 409
 
 
 class TransactionFencedError(TailraceError):
-    """A newer producer has taken over the transactional id, or the transaction timed out."""
+    """A newer producer took over the transactional id, or the transaction timed out."""
 
     kafka_code = 90
     http_status = 409
 
 
 class PipelineFencedError(TailraceError):
-    """Another one runs this pipeline."""
+    """Another process runs this pipeline."""
 
     http_status = 409
 
 
 class PipelineConflictError(TailraceError):
-    """A step of a pipeline does not begin where the pipeline stands. It starts again from its mark."""
+    """A step of a pipeline does not begin at the pipeline's mark. The pipeline starts again from its mark."""
 
     http_status = 409
 
@@ -271,28 +273,28 @@ class UnknownGroupError(TailraceError):
 
 
 class UnknownMemberError(TailraceError):
-    """The consumer group does not know this member: it never joined, was gone for too long, or has left."""
+    """The member is not in the consumer group: it never joined, was silent for too long, or left."""
 
     kafka_code = 25
     http_status = 409
 
 
 class IllegalGenerationError(TailraceError):
-    """The member speaks for another generation of its group than the one in force."""
+    """The member's generation is not the current one of its group."""
 
     kafka_code = 22
     http_status = 409
 
 
 class FencedInstanceError(TailraceError):
-    """Another client has taken over the name of this static member."""
+    """Another client took over the name of this static member."""
 
     kafka_code = 82
     http_status = 409
 
 
 class RebalanceInProgressError(TailraceError):
-    """The group shares out its work anew; the member must join again."""
+    """The group rebalances. The member must join again."""
 
     kafka_code = 27
     http_status = 409
@@ -300,7 +302,7 @@ class RebalanceInProgressError(TailraceError):
 
 
 class MemberIdRequiredError(TailraceError):
-    """A new member must join again with the id that it is given here."""
+    """A new member must join again with the id in `member_id`."""
 
     kafka_code = 79
     http_status = 409
@@ -312,19 +314,19 @@ class MemberIdRequiredError(TailraceError):
 
 
 class InconsistentProtocolError(InvalidRequestError):
-    """The member has no way to share out the work in common with the other members of its group."""
+    """The member supports no assignment protocol that all other members of its group support."""
 
     kafka_code = 23
 
 
 class InvalidSessionTimeoutError(InvalidRequestError):
-    """The member asks for a session that is shorter or longer than the server allows."""
+    """The member's session time-out is shorter or longer than the server allows."""
 
     kafka_code = 26
 
 
 class GroupFullError(LimitExceededError):
-    """The group has as many members as it may have."""
+    """The group has the maximum number of members."""
 
     kafka_code = 81
 
@@ -344,27 +346,27 @@ class GroupSubscribedError(TailraceError):
 
 
 class OffsetMetadataTooLargeError(LimitExceededError):
-    """The note with a committed offset is longer than `offset_metadata_bytes`."""
+    """The metadata of a committed offset is longer than `offset_metadata_bytes`."""
 
     kafka_code = 12
 
 
 class NoCommittedOffsetError(TailraceError):
-    """The group has committed nothing there, and its consumer was told not to choose a start itself."""
+    """The group has committed no offset, and its consumer was told not to choose a start itself."""
 
     kafka_code = 1
     http_status = 409
 
 
 class OffsetRegressionError(TailraceError):
-    """A committed offset would move back, and no reset was asked for."""
+    """A commit would move the committed offset back, and the request does not ask for a reset."""
 
     kafka_code = 42
     http_status = 409
 
 
 class UnstableOffsetsError(TailraceError):
-    """A transaction that is still open holds offsets for this partition."""
+    """An open transaction holds offsets for this partition."""
 
     kafka_code = 88
     http_status = 409
@@ -372,33 +374,33 @@ class UnstableOffsetsError(TailraceError):
 
 
 class LateReceiptError(TailraceError):
-    """The receipt does not count any more: its time-out has passed, or the record was handed out again, or is done."""
+    """The receipt is no longer valid: its time-out has passed, or the record was delivered again or is done."""
 
     kafka_code = 121
     http_status = 409
 
     def __init__(self, message: str, refused: Sequence[object] = ()) -> None:
-        """`refused`: each receipt with what was wrong with it, where several were sent."""
+        """`refused` holds each rejected receipt with the reason, if several were sent."""
         super().__init__(message)
         self.refused = refused
 
 
 class SqlError(InvalidRequestError):
-    """A statement can't be run as it stands: an unknown column, a wrong type, a value that does not fit."""
+    """A statement can't be executed: an unknown column, a wrong type, a value that does not fit."""
 
     def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
-        """`line` and `column` count from 1 and say where in the text; the message begins with them."""
+        """`line` and `column` are the place in the text, counted from 1. The message begins with them."""
         super().__init__(message if line is None else f"line {line}, column {column}: {message}")
         self.line = line
         self.column = column
 
 
 class SqlSyntaxError(SqlError):
-    """The text is not a statement of our SQL. The message says where, and what was expected there."""
+    """The text is not a statement of Tailrace's SQL. The message says where, and what was expected there."""
 
 
 class UnsupportedSqlError(SqlError):
-    """The statement, clause or function is known and not allowed here."""
+    """The statement, clause or function exists but is not allowed here."""
 
 
 class QueryLimitError(SqlError):
@@ -408,7 +410,7 @@ class QueryLimitError(SqlError):
 
 
 class ConstraintError(SqlError):
-    """A row breaks a rule of its table: a key that is there already, a null where none may be."""
+    """A row breaks a constraint of its table: its key exists already, or a column must not be null."""
 
     http_status = 409
 
@@ -428,7 +430,7 @@ class TableExistsError(SqlError):
 
 
 class TablesBehindError(TailraceError):
-    """The tables lack changes that are in the log and are being brought up to it. A change that was asked for meets it too."""
+    """The tables lack changes of the log and are catching up. A change that the request asked for may be among them."""
 
     kafka_code = 56
     http_status = 503
@@ -437,7 +439,7 @@ class TablesBehindError(TailraceError):
 
 
 class TablesDamagedError(TailraceError):
-    """The file of the tables is not what was written. It is made again from the log; nothing was read or written meanwhile."""
+    """The file of the tables is damaged and is being rebuilt from the log. Nothing was read or written."""
 
     kafka_code = 56
     http_status = 503
@@ -451,20 +453,20 @@ class UnknownRouteError(SqlError):
 
 
 class RouteExistsError(SqlError):
-    """There is a route that does just the same."""
+    """An identical route exists."""
 
     http_status = 409
 
 
 class RoutedError(SqlError):
-    """The table or topic can't be dropped, because routes lead from or to it."""
+    """The table or topic can't be dropped, because routes use it."""
 
     kafka_code = 44
     http_status = 409
 
 
 class SequencingError(TailraceError):
-    """A commit named offsets that are no longer next. Whoever built it must look again and rebuild it."""
+    """A commit has offsets that are no longer the next ones. Its sender must read the offsets again and rebuild it."""
 
     kafka_code = 56
     http_status = 503
@@ -472,7 +474,7 @@ class SequencingError(TailraceError):
 
 
 class OverloadedError(TailraceError):
-    """A queue is full. Nothing was taken; try again after a pause."""
+    """A queue is full. Nothing was accepted; try again after a pause."""
 
     kafka_code = 7
     http_status = 503
@@ -480,7 +482,7 @@ class OverloadedError(TailraceError):
 
 
 class StorageFullError(TailraceError):
-    """The disk has no room. Nothing was written; it works again when there is room."""
+    """The disk is full. Nothing was written; writes work again when there is space."""
 
     kafka_code = 56
     http_status = 507
@@ -488,7 +490,7 @@ class StorageFullError(TailraceError):
 
 
 class StorageFailedError(TailraceError):
-    """A write or sync failed and the store has stopped. What was in flight may or may not be there after the restart."""
+    """A write or sync failed and the store has stopped. Commits in flight may or may not exist after the restart."""
 
     kafka_code = 56
     http_status = 503
@@ -497,13 +499,13 @@ class StorageFailedError(TailraceError):
 
 
 class StorageReadError(TailraceError):
-    """The disk could not read a file of the store. What was stored may still be there: check the disk."""
+    """A file of the store can't be read. Its content may be intact: check the disk."""
 
     kafka_code = 56
 
 
 class StoreClosedError(TailraceError):
-    """The store is closed or closing and takes nothing new."""
+    """The store is closed or closing and accepts nothing new."""
 
     kafka_code = 8
     http_status = 503
@@ -519,22 +521,22 @@ class FormatError(TailraceError):
 
 
 class CorruptionError(TailraceError):
-    """Stored bytes are not what was written. They are reported and never served."""
+    """Stored bytes differ from what was written. They are reported and never served."""
 
     kafka_code = 2
 
 
 class LostEndError(CorruptionError):
-    """The log ends before a position up to which it is known to have been synced: acknowledged records are gone."""
+    """The log ends before a position up to which it was synced: acknowledged records are lost."""
 
     def __init__(self, message: str, end: int, *, can_be_accepted: bool = False) -> None:
-        """`end`: the position up to which the log can be read."""
+        """`end` is the position up to which the log can be read."""
         super().__init__(message)
         self.end = end
         self.can_be_accepted = can_be_accepted
 
     def acceptable(self) -> "LostEndError":
-        """The same, where a server could go on without what is lost."""
+        """Return the error for a case in which a server can start without what is lost."""
         message = f"{self}; or start once with --accept-loss-after {self.end} to go on without what is lost"
         return LostEndError(message, self.end, can_be_accepted=True)
 
@@ -543,32 +545,32 @@ class LostPayloadError(CorruptionError):
     """The payload of a record, which is kept beside the log, is missing or damaged. The records after it can be read."""
 
     def __init__(self, message: str, next_offset: int | None = None) -> None:
-        """`next_offset`: where to go on, once it is known which record it is."""
+        """`next_offset` is where to continue, if it is known which record it is."""
         super().__init__(message)
         self.next_offset = next_offset
 
 
 class UnreadableBatchError(CorruptionError):
-    """The records of a stored batch can't be decoded though its checksum is right. Those before and after it can be read."""
+    """The records of a stored batch can't be decoded although its checksum is right. Those before and after it can be read."""
 
     def __init__(self, message: str, next_offset: int | None = None) -> None:
-        """`next_offset`: where to go on."""
+        """`next_offset` is where to continue."""
         super().__init__(message)
         self.next_offset = next_offset
 
 
 class MalformedMessageError(InvalidRequestError):
-    """A Kafka message whose lengths and counts do not fit its bytes."""
+    """The lengths and counts of a Kafka message do not fit its bytes."""
 
 
 class UnanswerableRequestError(InvalidRequestError):
-    """A Kafka request of a kind or version that has no answer but to close its connection."""
+    """A Kafka request has an API key or version that can only be answered by closing the connection."""
 
     kafka_code = 35
 
 
 class UnknownLeaderEpochError(TailraceError):
-    """The client knows a newer leader of the partition than there is."""
+    """The client knows a newer leader epoch of the partition than the server."""
 
     kafka_code = 75
     http_status = 409
@@ -576,7 +578,7 @@ class UnknownLeaderEpochError(TailraceError):
 
 
 class UnknownFetchSessionError(TailraceError):
-    """There is no such fetch session, or no more."""
+    """There is no such fetch session, or it was evicted."""
 
     kafka_code = 70
     http_status = 409
@@ -584,7 +586,7 @@ class UnknownFetchSessionError(TailraceError):
 
 
 class FetchSessionEpochError(TailraceError):
-    """A request of a fetch session came out of turn."""
+    """A request of a fetch session has the wrong epoch."""
 
     kafka_code = 71
     http_status = 409
@@ -608,7 +610,7 @@ class ServerUnreachableError(TailraceError):
 
 
 class TlsError(TailraceError):
-    """A client does not trust the certificate of the server, or the server does not speak TLS. Nothing was sent."""
+    """A client does not trust the certificate of the server, or the server does not use TLS. Nothing was sent."""
 
     http_status = 502
 
@@ -623,7 +625,7 @@ class ConnectionLostError(TailraceError):
 
 
 class TimeoutError(TailraceError, builtins.TimeoutError):
-    """A client waited for an answer as long as it may, and none came. The request may have taken effect."""
+    """A client got no answer within its time-out. The request may have taken effect."""
 
     kafka_code = 7
     http_status = 504
@@ -632,7 +634,7 @@ class TimeoutError(TailraceError, builtins.TimeoutError):
 
 
 class SlowSubscriberError(TailraceError):
-    """A subscriber took nothing of what it was sent for too long, and was cut off."""
+    """A subscriber read nothing of what it was sent for too long, and was disconnected."""
 
     http_status = 503
     retriable = True
@@ -643,9 +645,10 @@ class ClientClosedError(InvalidRequestError):
 
 
 class InvariantError(RuntimeError):
-    """The program contradicts itself. Nothing is safe to do but to stop."""
+    """An invariant of the program is violated. The only safe reaction is to stop."""
 
 
 def invariant(condition: object, message: str) -> None:
+    """Raise `InvariantError` unless the condition holds. Unlike `assert` it also works under `python -O`."""
     if not condition:
         raise InvariantError(message)

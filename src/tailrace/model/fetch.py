@@ -1,4 +1,4 @@
-"""What a reader asks for, and what it gets."""
+"""Reading a partition: where to begin, what is requested, and what is returned."""
 
 from collections.abc import Sequence
 from enum import IntEnum, StrEnum
@@ -15,16 +15,16 @@ NO_BOUNDS = OffsetBounds(Offset(-1), Offset(-1))
 
 
 class Isolation(IntEnum):
-    """What a reader gets to see of transactions, by Kafka's numbers."""
+    """Which records of transactions a reader sees, by Kafka's numbers."""
 
     READ_UNCOMMITTED = 0
-    """All there is."""
+    """All records."""
     READ_COMMITTED = 1
-    """Nothing of an open transaction, nor of what comes after its first record, and a list of the aborted ones to skip."""
+    """Records before the first open transaction, and a list of the aborted transactions that the reader must skip."""
 
 
 class PartitionFetch(NamedTuple):
-    """Where to read."""
+    """A request to read one partition from an offset on."""
 
     topic: str
     """Name or alias."""
@@ -34,7 +34,7 @@ class PartitionFetch(NamedTuple):
 
 
 class PartitionBatches(NamedTuple):
-    """Whole batches of one partition; the first may begin below the offset that was asked for. Or why there are none."""
+    """Whole batches of one partition, or the error. The first batch may begin below the requested offset."""
 
     topic: str
     partition: int
@@ -42,25 +42,25 @@ class PartitionBatches(NamedTuple):
     bounds: OffsetBounds
     error: TailraceError | None
     last_stable_offset: Offset = NO_OFFSET
-    """Up to here no transaction is open."""
+    """The offset up to which no transaction is open."""
     aborted: Sequence[AbortedTransaction] = ()
-    """For readers of committed records: the aborted transactions that have records in these batches."""
+    """The aborted transactions with records in these batches, for readers of committed records."""
     cursors: Sequence[Cursor] = ()
-    """Of each batch, the cursor of its first record."""
+    """The cursor of the first record of each batch."""
 
 
 class CommittedBatches(NamedTuple):
-    """Whole batches of one partition without markers and aborted transactions, and where to go on."""
+    """Whole batches of one partition without markers and aborted transactions, and the offset to continue at."""
 
     batches: Sequence[Buffer]
     cursors: Sequence[Cursor]
-    """Of each batch, the cursor of its first record."""
+    """The cursor of the first record of each batch."""
     next_offset: Offset
     bounds: OffsetBounds
 
 
 class CorruptBatch(NamedTuple):
-    """A stored batch whose records can't be decoded: in the way of a reader, or skipped by its choice."""
+    """A stored batch whose records can't be decoded. A reader stops there, or skips it if it was told to."""
 
     topic: str
     partition: int
@@ -70,7 +70,7 @@ class CorruptBatch(NamedTuple):
 
     @property
     def error(self) -> UnreadableBatchError:
-        """What a reader is told that does not skip it."""
+        """The error for a reader that does not skip it."""
         return UnreadableBatchError(
             f"offsets {self.first_offset} to {self.last_offset} of {self.topic!r}, partition {self.partition}, can't be"
             f" decoded: {self.reason}. Go on at {self.last_offset + 1}, or skip corrupt batches",
@@ -79,13 +79,13 @@ class CorruptBatch(NamedTuple):
 
 
 class PartitionRecords(NamedTuple):
-    """Decoded records of one partition, and where to go on."""
+    """Decoded records of one partition, and the offset to continue at."""
 
     records: Sequence[Record]
     next_offset: Offset
     bounds: OffsetBounds
     has_more: bool
-    """Whether there is more to read right now."""
+    """Whether more records can be read right now."""
 
 
 class StartEdge(StrEnum):
@@ -94,7 +94,7 @@ class StartEdge(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "StartEdge | None":
-        """In any case, as in SQL."""
+        """Accept capital letters too, as SQL does."""
         lower = value.lower() if isinstance(value, str) else None
         return next((edge for edge in cls if edge.value == lower), None)
 

@@ -1,4 +1,4 @@
-"""Consumer groups as values: what members ask, what they are answered, and how a group looks from outside."""
+"""Consumer groups: requests of members and their results, descriptions of groups, and committed offsets."""
 
 from typing import Literal, NamedTuple
 from uuid import UUID
@@ -8,24 +8,24 @@ import msgspec
 from tailrace.model.ids import Offset
 
 GroupState = Literal["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"]
-"""As Kafka names them, because clients and tools read these words."""
+"""The names are Kafka's, because clients and tools read them."""
 
 GROUP_STATES: tuple[GroupState, ...] = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
 CONSUMER = "consumer"
-"""The protocol type of groups whose members read topics; others, such as Kafka Connect's, are opaque."""
+"""The protocol type of groups that read topics. Other types, such as Kafka Connect's, are opaque to the server."""
 NO_GENERATION = -1
 NO_MEMBER = ""
 
 
 class MemberProtocol(NamedTuple):
-    """A way to share out the work that a member understands, and what it wants under it."""
+    """An assignment protocol that a member supports, and its metadata for it, such as a subscription."""
 
     name: str
     metadata: bytes
 
 
 class MemberIdentity(NamedTuple):
-    """Who speaks: a member in a generation. The defaults are those of a client that manages its partitions by itself."""
+    """A member in a generation. The defaults are those of a client that assigns its partitions to itself."""
 
     member_id: str = NO_MEMBER
     generation: int = NO_GENERATION
@@ -35,20 +35,20 @@ class MemberIdentity(NamedTuple):
 class JoinRequest(NamedTuple):
     group: str
     member_id: str
-    """Empty for a member that is new."""
+    """Empty for a new member."""
     instance_id: str | None
-    """The name that a static member keeps over its restarts."""
+    """The name that a static member keeps across restarts."""
     client_id: str
     client_host: str
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocol_type: str
     protocols: tuple[MemberProtocol, ...]
-    """Best first."""
+    """Supported protocols, preferred ones first."""
     asks_for_id_first: bool = True
-    """A new member is told its id and joins with it, so that a join that is sent again makes no second member."""
+    """A new member is told its id and joins again with it, so that a repeated join does not create a second member."""
     can_skip_assignment: bool = False
-    """A leader that comes back understands that there is nothing to assign."""
+    """Whether a leader that rejoins can be told to skip the assignment."""
 
 
 class JoinedMember(NamedTuple):
@@ -64,7 +64,7 @@ class Joined(NamedTuple):
     leader: str
     member_id: str
     members: tuple[JoinedMember, ...]
-    """For the leader, who shares out the work; empty for the others."""
+    """All members, for the leader, which assigns partitions. Empty for the others."""
     skip_assignment: bool = False
 
 
@@ -74,7 +74,7 @@ class SyncRequest(NamedTuple):
     protocol_type: str | None
     protocol: str | None
     assignments: tuple[tuple[str, bytes], ...]
-    """From the leader: what each member gets."""
+    """The assignment of each member, from the leader."""
 
 
 class Synced(NamedTuple):
@@ -97,7 +97,7 @@ class MemberRecord(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupRecord(msgspec.Struct, frozen=True, array_like=True):
-    """A group as it is stored: one generation in force, or nobody."""
+    """A group as it is stored: with its current generation, or without members."""
 
     generation: int
     protocol_type: str
@@ -105,7 +105,7 @@ class GroupRecord(msgspec.Struct, frozen=True, array_like=True):
     leader: str
     members: tuple[MemberRecord, ...]
     changed_ms: int
-    """Since when it is so."""
+    """When the group changed to this state."""
 
 
 class MemberDescription(NamedTuple):
@@ -115,7 +115,7 @@ class MemberDescription(NamedTuple):
     client_host: str
     metadata: bytes
     assignment: bytes
-    """Both are empty while the group rebalances."""
+    """Metadata and assignment are empty while the group rebalances."""
 
 
 class GroupDescription(NamedTuple):
@@ -138,7 +138,7 @@ NO_LEADER_EPOCH = -1
 
 
 class OffsetCommit(NamedTuple):
-    """A group has dealt with everything below `offset`."""
+    """A group has processed everything below `offset`."""
 
     topic: str
     """Name or alias."""
@@ -147,7 +147,7 @@ class OffsetCommit(NamedTuple):
     leader_epoch: int = NO_LEADER_EPOCH
     metadata: str = ""
     topic_uuid: UUID | None = None
-    """Commit only if the topic is still this one. `None`: whichever has the name."""
+    """Commit only if the topic is still this one. `None` commits for whichever topic has the name."""
 
 
 class CommittedOffset(NamedTuple):
@@ -160,7 +160,7 @@ class CommittedOffset(NamedTuple):
 
 
 class Lag(NamedTuple):
-    """Records of a partition that a group has not dealt with yet."""
+    """The number of records of a partition that a group has not processed."""
 
     topic: str
     partition: int

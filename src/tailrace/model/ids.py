@@ -1,7 +1,7 @@
-"""The addresses of things: which partition, which offset, which cursor.
+"""The types of ids and positions.
 
-An `Offset` is a record's place in its partition, a `Cursor` its place in the whole log; both are dense and start at 0.
-A `Position` is a byte address in the log's files and means nothing outside `log/`.
+An `Offset` is a record's place in its partition, a `Cursor` its place in the whole log. Both have no gaps and start at 0. A
+`Position` is a byte address in the log's files and has no meaning outside `log/`.
 """
 
 from typing import NamedTuple, NewType
@@ -16,7 +16,7 @@ ProducerId = NewType("ProducerId", int)
 
 
 class PartitionId(NamedTuple):
-    """One ordered stream of one topic. Topic ids are never used again, so no old partition is taken for a new one."""
+    """One partition of one topic. Topic ids are never reused, so an old partition is never mistaken for a new one."""
 
     topic_id: TopicId
     number: int

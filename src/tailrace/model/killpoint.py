@@ -1,10 +1,10 @@
-"""Named places where a test can kill the process.
+"""Named points at which a test can kill the process.
 
-`TAILRACE_KILLPOINT=name:3` ends the process at once, without any clean-up, when it passes `name` for the third time.
-Unset, which is the rule, a kill point is an empty call. `KILLPOINTS` lists every name of the log, `TABLE_KILLPOINTS` those of
-tables, `CHECKPOINT_KILLPOINTS` and `REBUILD_KILLPOINTS` those of their rows' checkpoints and of making their file again,
-`ROUTER_KILLPOINTS` those of the router, `LARGE_WRITE_KILLPOINTS` those of writes that span frames and `PAYLOAD_KILLPOINTS`
-those of payloads, so that a test can visit them all.
+`TAILRACE_KILLPOINT=name:3` ends the process at once, without any clean-up, when it passes `name` for the third time. If it is
+not set, as usual, a kill point is an empty call. The tuples list all names, so that tests can visit every one: `KILLPOINTS`
+those of the log, `TABLE_KILLPOINTS` of tables, `CHECKPOINT_KILLPOINTS` and `REBUILD_KILLPOINTS` of checkpoints of their rows
+and of rebuilding their file, `ROUTER_KILLPOINTS` of the router, `LARGE_WRITE_KILLPOINTS` of writes that span frames, and
+`PAYLOAD_KILLPOINTS` of payloads.
 """
 
 import os
@@ -39,14 +39,14 @@ TABLE_KILLPOINTS = (
     "change.logged",
     "change.applied",
 )
-"""The steps of a write to a table: run, in the log, in the table and not answered."""
+"""The steps of a write to a table: executed, in the log, in the table and not answered."""
 
 CHECKPOINT_KILLPOINTS = (
     "rows.read",
     "rows.between",
     "rows.done",
 )
-"""The steps of a checkpoint of a table: rows read and not in the log, some of them in the log, all of them."""
+"""The steps of a checkpoint of a table: rows read and not in the log, some of them in the log, all of them in the log."""
 
 REBUILD_KILLPOINTS = (
     "rebuild.half",
@@ -55,15 +55,15 @@ REBUILD_KILLPOINTS = (
     "rebuild.cleared",
     "rebuild.done",
 )
-"""The steps of making the file of the tables again: some rows in the new file, all of them, the new file named as the one that
-counts, the log of the old one gone, the new one in its place."""
+"""The steps of rebuilding the file of the tables: some rows in the new file, all of them, the new file recorded as the valid
+one, the log of the old file deleted, the new file in its place."""
 
 ROUTER_KILLPOINTS = (
     "route.before",
     "route.staged",
     "route.published",
 )
-"""The steps of a batch: begun, staged and not published, published and unknown to Spark."""
+"""The steps of a batch: begun, staged and not published, published and not yet known to Spark."""
 
 LARGE_WRITE_KILLPOINTS = (
     "large.kept",
@@ -71,8 +71,8 @@ LARGE_WRITE_KILLPOINTS = (
     "large.between",
     "large.done",
 )
-"""The steps of a write that spans frames: its stages durable, the decision durable, between two frames, all in the log and not
-answered."""
+"""The steps of a write that spans frames: its stages durable, the decision durable, between two frames, all frames in the log
+and not answered."""
 
 PAYLOAD_KILLPOINTS = (
     "payload.half",
@@ -81,8 +81,8 @@ PAYLOAD_KILLPOINTS = (
     "payload.forgotten",
     "payload.removed",
 )
-"""The steps of a payload: half written, named and not durable, durable and not referred to; then not referred to any
-more and still there, and gone."""
+"""The steps of a payload: half written, renamed and not durable, durable and not yet referred to; later no longer referred to
+and not deleted, and deleted."""
 
 EXIT_CODE = 137
 
@@ -99,7 +99,7 @@ def _armed(setting: str) -> Callable[[str], None]:
         *PAYLOAD_KILLPOINTS,
     )
     if target not in known:
-        raise ValueError(f"TAILRACE_KILLPOINT names {target!r}, which is none of {', '.join(known)}")
+        raise ValueError(f"TAILRACE_KILLPOINT is {target!r}; it must be one of {', '.join(known)}")
     left = int(count or 1)
 
     def armed(name: str) -> None:

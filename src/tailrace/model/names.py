@@ -1,4 +1,9 @@
-"""Which names are legal. Topic names are legal in Kafka and hierarchical: parts between dots."""
+"""Legal names, and patterns of topic names. A topic name is a legal name of Kafka whose parts are separated by dots.
+
+In a pattern `*` stands for one part and `>` for all further parts: `orders.*` matches `orders.paid`, `orders.>` matches
+`orders` and everything below it. Unlike in NATS, `>` stands for zero or more parts. The server's own topics, such as
+`_changes.chat.messages`, match only patterns that spell out their first part: `>` does not show them, `_changes.>` does.
+"""
 
 import re
 
@@ -16,10 +21,14 @@ from tailrace.model.table import CHANGES_PREFIX
 _SYSTEM_PREFIX = "system."
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+_LEGAL_PART = re.compile(r"[a-zA-Z0-9_-]+")
+
+ONE_SEGMENT = "*"
+REMAINING_SEGMENTS = ">"
 
 
 def check_topic_name(name: str, limits: Limits) -> None:
-    """A topic's name or alias."""
+    """Raise `InvalidTopicNameError` unless this can be the name or alias of a topic."""
     if not name:
         raise InvalidTopicNameError("a topic's name can't be empty")
     if len(name) > limits.topic_name_length:
@@ -31,7 +40,9 @@ def check_topic_name(name: str, limits: Limits) -> None:
         raise InvalidTopicNameError(f"the topic name {name!r} has characters other than letters, digits, '.', '_' and '-'")
     segments = name.split(".")
     if not all(segments):
-        raise InvalidTopicNameError(f"the topic name {name!r} has an empty part; put something before and after each dot")
+        raise InvalidTopicNameError(
+            f"the topic name {name!r} has an empty part; there must be characters before and after each dot"
+        )
     if len(segments) > limits.topic_segments:
         raise InvalidTopicNameError(
             f"the topic name {name!r} has {len(segments)} parts, more than topic_segments allows ({limits.topic_segments})"
@@ -39,7 +50,7 @@ def check_topic_name(name: str, limits: Limits) -> None:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether topics of that name are the server's own: changes of tables, routes, and what queries see as `system`."""
+    """Return whether the name belongs to the server: changes of tables, routes, and the `system` tables of queries."""
     return name == ROUTES_TOPIC or name.startswith((CHANGES_PREFIX, _SYSTEM_PREFIX))
 
 
@@ -78,21 +89,15 @@ def check_pipeline_name(name: str, limits: Limits) -> None:
         )
 
 
-ONE_SEGMENT = "*"
-REMAINING_SEGMENTS = ">"
-
-_LEGAL_PART = re.compile(r"[a-zA-Z0-9_-]+")
-
-
 class TopicPattern:
-    """A pattern that is known to be legal; `parse_pattern` makes it."""
+    """A legal pattern, made by `parse_pattern`."""
 
     __slots__ = ("_expression", "_names_its_root", "is_literal", "text")
 
     def __init__(self, text: str, parts: list[str]) -> None:
         self.text = text
         self.is_literal = not {ONE_SEGMENT, REMAINING_SEGMENTS}.intersection(parts)
-        """Whether it is just a name, which may be an alias as well."""
+        """Whether it is a plain name, which may be an alias."""
         self._names_its_root = parts[0] not in (ONE_SEGMENT, REMAINING_SEGMENTS)
         self._expression = re.compile(_expression(parts))
 
@@ -113,7 +118,7 @@ def parse_pattern(text: str, limits: Limits) -> TopicPattern:
         )
     for place, part in enumerate(parts):
         if part == REMAINING_SEGMENTS and place < len(parts) - 1:
-            raise InvalidPatternError(f"the pattern {text!r} goes on after '>', which stands for all the rest")
+            raise InvalidPatternError(f"the pattern {text!r} continues after '>', which must be the last part")
         if part not in (ONE_SEGMENT, REMAINING_SEGMENTS) and not _LEGAL_PART.fullmatch(part):
             raise InvalidPatternError(
                 f"the pattern {text!r} has the part {part!r}; a part is '*', '>' or letters, digits, '_' and '-'"

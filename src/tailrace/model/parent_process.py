@@ -1,8 +1,8 @@
-"""A process that ends when the one that started it does, whatever that dies of.
+"""Ends a process when its parent ends, even if the parent is killed.
 
-The parent makes the child's stdin a pipe and keeps the other end, which nobody else has: the kernel closes it when the parent
-ends, by whatever signal, and the child reads the end of the pipe. Unlike `PR_SET_PDEATHSIG` this does not depend on which
-thread of the parent has started the child, and it holds across an `exec` of the child.
+The parent makes the child's stdin a pipe and keeps the other end, which no other process has. The kernel closes it when the
+parent ends, and the child reads the end of the pipe. Unlike `PR_SET_PDEATHSIG` this does not depend on which thread of the
+parent started the child, and it survives an `exec` of the child.
 """
 
 import contextlib
@@ -13,20 +13,20 @@ import time
 
 _VARIABLE = "TAILRACE_ENDS_WITH_STDIN"
 ENDS_WITH_PARENT = {_VARIABLE: "1"}
-"""What the environment of a `tailrace` command holds that is to end with its parent."""
+"""The environment of a `tailrace` command that is to end with its parent."""
 
 _STDIN = 0
 _READ_BYTES = 4096
 
 
 def end_with_parent_if_asked(grace_seconds: float = 0.0) -> None:
-    """Do as `end_with_parent`, where the parent has asked for it; processes that this one starts are not asked."""
+    """Call `end_with_parent` if the parent asked for it by `ENDS_WITH_PARENT`. Child processes do not inherit the request."""
     if os.environ.pop(_VARIABLE, None) is not None:
         end_with_parent(grace_seconds)
 
 
 def end_with_parent(grace_seconds: float = 0.0) -> None:
-    """End this process when its stdin ends: by SIGTERM with some time to finish, or without any by SIGKILL at once."""
+    """End this process when its stdin ends: by SIGTERM and, after `grace_seconds`, SIGKILL; at once by SIGKILL if that is 0."""
 
     def watch() -> None:
         with contextlib.suppress(OSError):

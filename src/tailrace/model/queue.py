@@ -1,7 +1,7 @@
-"""Queues as values: what a consumer asks for, what it gets, and how a queue stands.
+"""Queues: requests of consumers, deliveries, results, and the status of a queue.
 
-A queue is a group of consumers that share the records of topics: each record goes to one of them, which says by its receipt
-what became of it.
+A queue is a group of consumers that share the records of topics. Each record is delivered to one of them with a receipt, by
+which the consumer acknowledges or returns it.
 """
 
 from collections.abc import Sequence
@@ -25,24 +25,24 @@ ORIGIN_PARTITION_HEADER = "origin_partition"
 ORIGIN_OFFSET_HEADER = "origin_offset"
 ORIGIN_MESSAGE_ID_HEADER = "origin_message_id"
 REDRIVEN_HEADER = "redriven"
-"""How often the record was put back from dead letters."""
+"""The header that counts how often a record was redriven from dead letters."""
 
 DEAD_LETTERS = "dead_letters"
-"""The last part of the names of topics of dead letters."""
+"""The last part of the names of dead-letter topics."""
 
 
 class RecordState(IntEnum):
-    """What a queue knows of a record, by the numbers of Kafka's share groups."""
+    """The state of a record in a queue, by the numbers of Kafka's share groups."""
 
     AVAILABLE = 0
     ACQUIRED = 1
-    """One consumer has it, up to a deadline."""
+    """Delivered to a consumer, which has it until a deadline."""
     ACKNOWLEDGED = 2
-    """Done, and on its way to the disk. After that it is known by its offset alone."""
+    """Acknowledged, and being written. Once that is durable, only the offset is remembered."""
     ARCHIVING = 3
-    """Delivered too often: it is being read to be put among the dead letters."""
+    """Delivered too often, and being read to become a dead letter."""
     ARCHIVED = 4
-    """On its way there."""
+    """Being written to the dead letters."""
 
 
 class ReceiveRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,60 +53,60 @@ class ReceiveRequest(msgspec.Struct, frozen=True, kw_only=True):
     visibility_ms: int = DEFAULT_VISIBILITY_MS
     order_by_key: bool = False
     owner: str = ""
-    """Whatever the consumer calls itself."""
+    """The name that the consumer gives itself."""
     attempt: str = ""
-    """Names this request among those of the consumer."""
+    """An id of this request, unique for the consumer."""
     is_repeated: bool = False
-    """The answer to an earlier attempt of the same name was lost: what it took goes back first, as if it had not been taken."""
+    """The answer to an earlier request with this `attempt` was lost. Its records are returned first, as if not delivered."""
     max_deliveries: int | None = None
-    """For the whole group from now on; as it is if left out."""
+    """A new setting for the whole group. `None` leaves it as it is."""
     start: StartEdge = StartEdge.EARLIEST
-    """Where the group begins in topics that are there when it is made."""
+    """Where a new group begins in topics that exist."""
 
 
 class Delivery(NamedTuple):
-    """A record that one consumer has until its visibility time-out."""
+    """A record that a consumer has until its visibility time-out."""
 
     topic: str
     partition: int
     record: Record
     receipt: str
     deliveries: int
-    """How often it was handed out, this time included."""
+    """How often the record was delivered, this time included."""
 
 
 class RejectedReceipt(msgspec.Struct, frozen=True):
-    """A receipt that did not count, and why."""
+    """A receipt that was rejected, and why."""
 
     receipt: str
     detail: str
     is_done: bool = False
-    """The record is done, by another receipt; or by this one, before the server was restarted."""
+    """Whether the record is done: by another receipt, or by this one before the server was restarted."""
 
 
 class SettleResult(NamedTuple):
-    """What became of receipts."""
+    """The outcome of a request with receipts."""
 
     accepted: int
     refused: Sequence[RejectedReceipt]
 
 
 class ShareStatus(NamedTuple):
-    """How a queue stands in one partition."""
+    """The status of a queue in one partition."""
 
     topic: str
     partition: int
     start_offset: Offset
-    """Everything before it is done."""
+    """Everything before this offset is done."""
     next_offset: Offset
-    """From here on nothing was handed out yet."""
+    """The first offset that was never delivered."""
     end_offset: Offset
     in_flight: int
     """Records that consumers have now."""
     to_repeat: int
-    """Records that were handed out and came back."""
+    """Records that were returned and wait for another delivery."""
     lag: int
-    """Records that are not done, as far as offsets tell."""
+    """Records that are not done, counted by offsets."""
 
 
 class QueueStatus(NamedTuple):

@@ -1,4 +1,4 @@
-"""Records as values: what a sender made, and what became of it."""
+"""Records, the messages that become records, where they were stored, and the payloads of large ones."""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -15,11 +15,11 @@ NO_TIMESTAMP = -1
 NO_CURSOR = Cursor(-1)
 
 MESSAGE_ID_HEADER = "message_id"
-"""The header that names a record. Topics with `dedup = 'id'` take each name once."""
+"""The header that identifies a record. Topics with `dedup = 'id'` store each id once."""
 
 
 class Record(NamedTuple):
-    """One record. A `None` value is a tombstone; a `None` key means that any partition will do."""
+    """One record. A value of `None` is a tombstone. A record with a key of `None` may go to any partition."""
 
     key: bytes | None
     value: bytes | None
@@ -31,7 +31,7 @@ class Record(NamedTuple):
 
 
 class Message(NamedTuple):
-    """One record on its way to a topic. What is left out, the broker fills in."""
+    """One record to be published. The broker fills in what is left out."""
 
     topic: str
     """Name or alias."""
@@ -44,40 +44,40 @@ class Message(NamedTuple):
 
 
 class NumberedPublish(NamedTuple):
-    """Who publishes, and the how manieth of its publishes this is. The same one sent again is stored once."""
+    """A publisher and the sequence number of its publish. A publish that is sent again is stored once."""
 
     publisher: str
     number: int
 
 
 class Published(NamedTuple):
-    """Where a message is. For a duplicate this is the place of the first one."""
+    """Where a message was stored. For a duplicate this is the place of the first one."""
 
     topic: str
     partition: int
     offset: Offset
     cursor: Cursor | None
-    """`None` for a duplicate: only the first publish learns it."""
+    """`None` for a duplicate: only the first publish is told."""
     message_id: str
     duplicate: bool
 
 
 class Appended(msgspec.Struct, frozen=True):
-    """Where a batch is. For a duplicate this is the place of the first one."""
+    """Where a batch was stored. For a duplicate this is the place of the first one."""
 
     base_offset: Offset
     cursor: Cursor | None
     """`None` when nothing new was written."""
     append_time: int
-    """The broker's time in milliseconds where the topic keeps it, else -1."""
+    """The broker's time in milliseconds if the topic stores that, else -1."""
     duplicates: int
-    """Records of the batch that were there already and were not written again."""
+    """Records of the batch that existed already and were not written again."""
     log_start: Offset
-    """The first offset that the partition holds; -1 if it is deleted by now."""
+    """The first offset that the partition holds, or -1 if it was deleted meanwhile."""
 
 
 class RawBatch(msgspec.Struct, frozen=True):
-    """One Kafka RecordBatch (v2) on its way to a partition, as a client sent it."""
+    """One Kafka RecordBatch (v2) for a partition, as a client sent it."""
 
     topic: str
     """Name or alias."""
@@ -89,7 +89,7 @@ DIGEST_BYTES = 32
 
 
 class PayloadReference(NamedTuple):
-    """Which content, and how large it is."""
+    """The digest and size of a payload: a value too large for the log, which is kept beside it once for each content."""
 
     digest: bytes
     """SHA-256 of the content."""

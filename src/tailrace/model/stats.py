@@ -1,4 +1,4 @@
-"""Counters and histograms that cost next to nothing to keep. The metrics page turns them into Prometheus families."""
+"""Counters and histograms of the store and of SQL, cheap to update. The metrics page turns them into Prometheus families."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -9,7 +9,7 @@ COUNTS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 204
 
 
 class Histogram:
-    """Counts per bucket; `counts` has one more place than `bounds`, for what is above them all."""
+    """Counts values by bucket. `counts` has one entry more than `bounds`, for values above all of them."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -54,29 +54,32 @@ class StoreStats:
 
 
 class SqlStats:
-    """Each number is changed by one thread only: those of tables by the tables' writer, the others on the event loop."""
+    """What SQL has done since the server was started.
+
+    Each number is changed by one thread only: those of tables by the writer thread of tables, the others on the event loop.
+    """
 
     def __init__(self) -> None:
         self.statements: Counter[str] = Counter()
-        """That ended well, by what they are: `insert`, `select`, `create_topic` ..."""
+        """Successful statements by kind: `insert`, `select`, `create_topic` ..."""
         self.failures = 0
-        """Requests of which a statement failed."""
+        """Requests in which a statement failed."""
         self.rows: Counter[str] = Counter()
-        """Changed, by table."""
+        """Changed rows by table."""
         self.transactions = 0
-        """On tables, each that of one client."""
+        """Transactions on tables. Each belongs to one client."""
         self.transactions_per_commit = Histogram(COUNTS)
         self.write_seconds = Histogram()
-        """From the submission of a transaction to its answer."""
+        """Seconds from the submission of a transaction to its answer."""
         self.waiting_writes = 0
         self.waiting_write_bytes = 0
         self.behind = ""
-        """Why tables can't be read or written, while they can't."""
+        """Why tables can't be read or written now. Empty if they can."""
         self.checkpoints = 0
-        """Of tables' rows, put into the log."""
+        """Completed checkpoints of tables' rows in the log."""
         self.checkpoint_rows: dict[str, int] = {}
-        """Rows that are in the log of checkpoints that are being taken, by table."""
+        """Rows written so far by checkpoints in progress, by table."""
         self.rebuilds = 0
-        """Times that the file of the tables was found to be damaged and was made again."""
+        """How often the file of the tables was damaged and rebuilt."""
         self.replayed_changes = 0
-        """Applied at the start, because the file of the tables lacked them."""
+        """Changes that were applied at the start because the file of the tables lacked them."""

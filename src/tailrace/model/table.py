@@ -1,4 +1,4 @@
-"""A table and its columns, as values."""
+"""Tables, their columns, and the checkpoints of their rows."""
 
 from typing import Any, Literal
 
@@ -26,11 +26,11 @@ ColumnKind = Literal[
 class ColumnType(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: ColumnKind
     precision: int | None = None
-    """Digits of a decimal, with those behind the point."""
+    """All digits of a decimal."""
     scale: int | None = None
-    """Digits of a decimal behind the point."""
+    """Digits of a decimal after the point."""
     element: "ColumnType | None" = None
-    """What a list is made of."""
+    """The type of the elements of a list."""
 
     def __str__(self) -> str:
         if self.kind == "decimal":
@@ -43,18 +43,18 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     type: ColumnType
     nullable: bool = True
     default: str | None = None
-    """SQL of a constant."""
+    """A constant in SQL."""
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
     id: TableId
-    """Never used again, not even for a table of the same name."""
+    """Never reused, not even for a table of the same name."""
     name: str
-    """With its namespace: `chat.messages`."""
+    """The name with its namespace: `chat.messages`."""
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
     changes: TopicId
-    """The topic that holds every change of the table, one record for each row changed."""
+    """The topic of the table's changes, with one record for each changed row."""
     created_ms: int
 
     def column(self, name: str) -> Column | None:
@@ -64,8 +64,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 class TableCheckpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The rows of a table as records of the log. With the changes from `offset` on, applied in order, they are the table.
 
-    Rows are read while others write, so a record may already tell of changes behind `offset`; applying those again does no
-    harm, because a change holds the whole row.
+    Rows are read while the table is written to, so a record may already contain changes after `offset`. To apply those again
+    does no harm, because a change holds the whole row.
     """
 
     table: TableId
@@ -73,23 +73,26 @@ class TableCheckpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """The first change that the rows may lack."""
     first: Offset
     end: Offset
-    """The records that hold the rows: from `first` up to but without `end`, in `checkpoint_partition` of the table."""
+    """The rows are in the records from `first` up to but without `end` of the table's `checkpoint_partition`."""
     rows: int = 0
     bytes: int = 0
-    """Of the batches of these records."""
+    """Bytes of the batches of these records."""
     began_ms: int = 0
     last_key: tuple[Any, ...] | None = None
-    """The primary key of the last row that is in the log, as the table keeps it. Rows behind it are still to come."""
+    """The primary key of the last row in the log, as the table stores it. Rows after it are still to come."""
 
 
 def changes_partition(table: Table) -> PartitionId:
-    """Where the changes of a table are."""
+    """Return the partition of a table's changes."""
     return PartitionId(table.changes, 0)
 
 
 def checkpoint_partition(table: Table) -> PartitionId:
-    """Where the checkpoints of a table's rows are: beside its changes, and in no list of partitions, so nobody reads it as a
-    topic. It is made with the first checkpoint and goes with the topic."""
+    """Return the partition of the checkpoints of a table's rows.
+
+    It belongs to the topic of the table's changes but is not listed, so no reader of the topic sees it. It is created with
+    the first checkpoint and deleted with the topic.
+    """
     return PartitionId(table.changes, 1)
 
 

@@ -1,4 +1,4 @@
-"""A topic and its settings, as values. Settings that are left out of `TopicOptions` stay as they are."""
+"""Topics and their settings. Settings that are left out of `TopicOptions` stay as they are."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -20,21 +20,21 @@ MAX_SECONDS = 100 * 366 * 24 * 3600
 
 class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     retention_seconds: int | None = None
-    """Records older than this go. `None` keeps them for ever."""
+    """Records older than this are deleted. `None` keeps them for ever."""
     retention_max_bytes: int | None = None
-    """Bytes kept of each partition, at least: the oldest batches go while so much stays. `None` keeps them all."""
+    """Bytes that are kept of each partition, at least: older batches are deleted. `None` keeps them all."""
     dedup: DedupMode | None = None
     """What makes a record a duplicate: its `message_id` header, or its key and value."""
     dedup_window_seconds: int = 1800
-    """How long a record is remembered for that."""
+    """How long a record is remembered to find duplicates of it."""
     max_message_bytes: int | None = None
-    """Bytes of one batch; `None` means the limit `batch_bytes`; no topic takes more than `largest_batch_bytes`."""
+    """Bytes of one batch. `None` means the limit `batch_bytes`. No topic takes more than `largest_batch_bytes`."""
     timestamps: TimestampMode = "create"
-    """Whether records keep the sender's time or get the time of their append."""
+    """Whether records keep the sender's timestamp or get the time at which they are appended."""
 
 
 class TopicOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings that somebody asked for."""
+    """The settings that a request gives."""
 
     retention_seconds: int | UnsetType | None = UNSET
     retention_max_bytes: int | UnsetType | None = UNSET
@@ -45,12 +45,12 @@ class TopicOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 TOPIC_KEYS = b"topic/"
-"""How the state keys begin under which topics are kept."""
+"""The prefix of the state keys under which topics are stored."""
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True):
     id: TopicId
-    """Never used again, not even for a topic of the same name."""
+    """Never reused, not even for a topic of the same name."""
     uuid: UUID
     name: str
     alias: str | None
@@ -60,7 +60,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicNames:
-    """What topics are called, for errors and logs of those who know them by their ids only. Any thread may ask."""
+    """The names of topics by id, for error messages and logs. Any thread may use it."""
 
     def __init__(self) -> None:
         self._names: dict[TopicId, str] = {}
@@ -69,7 +69,7 @@ class TopicNames:
         self._names[topic.id] = topic.name
 
     def learn_from(self, puts: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Look for topics among changes of state. What can't be read is passed over, and a name that was known stays known."""
+        """Learn the names of topics from changes of state. Values that can't be decoded are skipped; known names stay known."""
         for key, value in puts:
             if value is not None and key.startswith(TOPIC_KEYS):
                 with suppress(msgspec.MsgspecError):
@@ -82,9 +82,9 @@ class TopicNames:
         return self._names.get(topic_id)
 
     def of(self, partition: PartitionId) -> str:
-        """`partition 0 of 'orders.paid'`."""
+        """Return a partition as messages name it: `partition 0 of 'orders.paid'`."""
         name = self.name(partition.topic_id)
-        return f"partition {partition.number} of {'a topic that was deleted' if name is None else repr(name)}"
+        return f"partition {partition.number} of {'a deleted topic' if name is None else repr(name)}"
 
 
 NO_OPTIONS = TopicOptions()
@@ -95,7 +95,7 @@ def with_options(settings: TopicSettings, options: TopicOptions) -> TopicSetting
 
 
 def differences(settings: TopicSettings, options: TopicOptions) -> list[str]:
-    """What was asked for and is otherwise, in words."""
+    """Describe the settings that differ from what a request gives."""
     return [
         f"{name} is {getattr(settings, name)!r}, not {wanted!r}"
         for name, wanted in _given(options).items()

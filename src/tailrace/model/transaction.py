@@ -1,4 +1,4 @@
-"""Transactions as values: who writes them, what state they are in, and what readers must skip."""
+"""Transactions and their producers: identities, states, descriptions, and what readers must skip."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -10,7 +10,7 @@ NO_EPOCH = -1
 
 
 class TransactionState(StrEnum):
-    """By Kafka's names. A transaction ends in one frame, so none is ever seen half ended."""
+    """The states by Kafka's names. A transaction ends in one frame, so Kafka's states of one that is ending do not occur."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -26,7 +26,7 @@ class ProducerIdentity(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """Records of this producer from this offset on are to be skipped, up to the producer's next marker."""
+    """Readers must skip the records of this producer from this offset on, up to the producer's next marker."""
 
     producer_id: ProducerId
     first_offset: Offset
@@ -44,16 +44,16 @@ class TransactionDescription(NamedTuple):
     state: TransactionState
     timeout_ms: int
     started_ms: int
-    """-1 unless the transaction is open."""
+    """When the open transaction began; -1 if there is none."""
     partitions: Sequence[tuple[str, int]]
-    """Topic and partition."""
+    """Topic names with partition numbers."""
 
 
 class ProducerDescription(NamedTuple):
-    """A producer as one partition knows it."""
+    """The state of a producer in one partition."""
 
     producer: ProducerIdentity
     last_sequence: int
     last_timestamp: int
     transaction_start: Offset
-    """The first offset of its open transaction; -1 if there is none."""
+    """The first offset of its open transaction, or -1 if there is none."""
