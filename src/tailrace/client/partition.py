@@ -1,4 +1,8 @@
-"""One partition as a consumer has it: records that were fetched and not handed out yet, and its progress."""
+"""A consumer's partitions: how they are assigned, fetched records that no poll has returned yet, and what may be committed.
+
+Only records that were marked count as processed, and a commit may cover only offsets below which everything is. Offsets
+without a record for a reader (markers and aborted transactions) count as processed once they are passed.
+"""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -17,111 +21,116 @@ _log = logging.getLogger("tailrace.client")
 
 
 class AssignedPartition:
+    """A partition that a consumer reads."""
+
     def __init__(
         self, topic: str, number: int, begin: int, topic_uuid: str | None = None, *, skips_corrupt: bool = False
     ) -> None:
-        """`skips_corrupt`: leave out batches that can't be decoded, with a warning."""
+        """With `skips_corrupt`, batches that can't be decoded are skipped with a warning."""
         self._skips_corrupt = skips_corrupt
         self.failure: UnreadableBatchError | None = None
-        """Why it can't go on, once what was fetched is handed out, unless somebody seeks elsewhere."""
+        """Why reading can't continue after the fetched records, until a seek."""
         self._topic = topic
         self._topic_uuid = topic_uuid
         self.number = number
         self.progress = PartitionProgress(begin)
         self.is_paused = False
         self.position = begin
-        """The offset of the next record to be handed out."""
+        """The offset of the next record that a poll returns."""
         self.fetch_offset = begin
-        """Where to fetch next."""
+        """The offset of the next fetch."""
         self._fetched: list[ConsumerRecord] = []
-        self._handed_out = 0
+        self._returned = 0
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is there to be handed out."""
-        return self._handed_out == len(self._fetched)
+        """Whether all fetched records were returned."""
+        return self._returned == len(self._fetched)
 
     def seek(self, offset: int) -> None:
-        """Go on from there. What was marked stays marked, and what was not is still to be done."""
+        """Continue at this offset. Marks stay as they are."""
         self._fetched = []
-        self._handed_out = 0
+        self._returned = 0
         self.failure = None
         self.position = self.fetch_offset = offset
 
-    def take_in(self, part: FetchedPartitionPart, asked_offset: int) -> None:
-        """What a fetch from an offset has brought. It is thrown away if somebody has sought elsewhere meanwhile."""
+    def add_fetched(self, part: FetchedPartitionPart, requested_offset: int) -> None:
+        """Add what a fetch at an offset returned. Drops it if there was a seek in the meantime."""
         head, batches = part
-        if asked_offset != self.fetch_offset:
+        if requested_offset != self.fetch_offset:
             return
-        if head.start_offset > asked_offset:
+        if head.start_offset > requested_offset:
             raise OffsetOutOfRangeError(
-                f"partition {self.number} of {self._topic!r} begins at {head.start_offset}, and this consumer is at"
-                f" {asked_offset}: retention took what lay between. Seek to go on",
+                f"partition {self.number} of {self._topic!r} starts at {head.start_offset}, and this consumer is at"
+                f" {requested_offset}: retention removed the records in between. Seek to continue",
                 head.start_offset,
                 head.end_offset,
             )
-        # Nobody will ever see what retention took.
+        # Retention removed these records, so nobody can process them.
         self.progress.mark_range(self.progress.safe_offset, min(head.start_offset, self.position))
         found: list[ConsumerRecord] = []
         topic, number, topic_uuid = self._topic, self.number, self._topic_uuid
         next_offset = head.next_offset
         for cursor, batch in batches:
             header = check_batch(batch)
-            first = max(0, asked_offset - header.base_offset)
+            first = max(0, requested_offset - header.base_offset)
             try:
                 records = decode_batch(batch, DEFAULT_LIMITS, first=first, cursor=Cursor(cursor))
             except InvalidRequestError as error:
                 last = header.base_offset + header.last_offset_delta
                 corrupt = CorruptBatch(topic, number, header.base_offset, last, str(error)).error
                 if self._skips_corrupt:
-                    _log.warning("records are skipped: %s", corrupt)
+                    _log.warning("skipping records that can't be decoded: %s", corrupt)
                     continue
                 self.failure = corrupt
-                next_offset = max(header.base_offset, asked_offset)
+                next_offset = max(header.base_offset, requested_offset)
                 break
             found += [
                 ConsumerRecord(topic, number, offset, place, timestamp, key, value, headers, topic_uuid)
                 for key, value, headers, timestamp, offset, place in records
             ]
         self._fetched = found
-        self._handed_out = 0
-        self.fetch_offset = max(next_offset, asked_offset)
+        self._returned = 0
+        self.fetch_offset = max(next_offset, requested_offset)
         if not found:
-            self._step_over(self.fetch_offset)
+            self._pass_to(self.fetch_offset)
 
-    def hand_out(self, most: int) -> Sequence[ConsumerRecord]:
-        """The next records, at most so many."""
-        records = self._fetched[self._handed_out : self._handed_out + most]
-        self._handed_out += len(records)
+    def take_records(self, max_records: int) -> Sequence[ConsumerRecord]:
+        """Return the next records, at most so many."""
+        records = self._fetched[self._returned : self._returned + max_records]
+        self._returned += len(records)
         if records and records[-1].offset - self.position + 1 > len(records):
             for record in records:
-                self._step_over(record.offset)
+                self._pass_to(record.offset)
                 self.position = record.offset + 1
         if records:
             self.position = records[-1].offset + 1
         if self.is_empty:
-            self._step_over(self.fetch_offset)
+            self._pass_to(self.fetch_offset)
         return records
 
-    def _step_over(self, offset: int) -> None:
-        """No record for a reader lies between the position and this offset."""
+    def _pass_to(self, offset: int) -> None:
+        """Move the position to an offset before which there is no record for a reader."""
         if offset > self.position:
             self.progress.mark_range(self.position, offset)
             self.position = offset
 
 
 class PartitionProgress:
-    """All methods are called by one thread; `safe_offset` and `committed_offset` may be read by another."""
+    """What is processed and what is committed of one partition.
 
-    __slots__ = ("_done", "committed_offset", "safe_offset")
+    One thread calls all methods; another may read `safe_offset` and `committed_offset`.
+    """
+
+    __slots__ = ("_processed", "committed_offset", "safe_offset")
 
     def __init__(self, begin: int) -> None:
         self.safe_offset = begin
-        """Everything below it is done."""
+        """Everything below it is processed."""
         self.committed_offset = begin
         """What the group has committed, as far as this consumer knows."""
-        self._done = OffsetRanges()
-        """Offsets beyond `safe_offset` that are done."""
+        self._processed = OffsetRanges()
+        """Processed offsets above `safe_offset`."""
 
     @property
     def is_ahead(self) -> bool:
@@ -130,33 +139,38 @@ class PartitionProgress:
 
     @property
     def held_ranges(self) -> int:
-        return len(self._done)
+        return len(self._processed)
 
     def mark(self, offset: int) -> None:
-        """The record at this offset is done."""
-        if offset == self.safe_offset and not self._done:
+        """Mark the record at this offset as processed."""
+        if offset == self.safe_offset and not self._processed:
             self.safe_offset = offset + 1
         else:
             self.mark_range(offset, offset + 1)
 
     def mark_range(self, start: int, end: int) -> None:
-        """Everything from `start` to before `end` is done."""
-        self._done.add_range(max(start, self.safe_offset), end)
-        reached = self._done.first_missing(self.safe_offset)
+        """Mark everything from `start` to before `end` as processed."""
+        self._processed.add_range(max(start, self.safe_offset), end)
+        reached = self._processed.first_missing(self.safe_offset)
         if reached > self.safe_offset:
-            self._done.forget_below(reached)
-            # The assignment comes last: another thread reads it at any moment.
+            self._processed.forget_below(reached)
+            # The assignment comes last, because another thread reads it at any moment.
             self.safe_offset = reached
 
-    def committed(self, offset: int) -> None:
+    def note_commit(self, offset: int) -> None:
         self.committed_offset = max(self.committed_offset, offset)
 
 
 RANGE = "range"
+"""The name of Kafka's range assignor, so that its clients and this one agree."""
 
 
 def assign_ranges(subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]) -> dict[str, dict[str, list[int]]]:
-    """By member: its partitions of each topic. `subscriptions` are the topics of each member."""
+    """Return each member's partitions of each topic, given the topics of each member.
+
+    Within a topic, members in the order of their ids get neighbouring partitions, and the first ones one more each if the
+    numbers do not come out even.
+    """
     shares: dict[str, dict[str, list[int]]] = {member: {} for member in subscriptions}
     for topic, count in sorted(partitions.items()):
         members = sorted(member for member, topics in subscriptions.items() if topic in topics)

@@ -1,16 +1,20 @@
-"""What the client hands out and takes in: records, events, outcomes of commits and publishes. Plain data."""
+"""Plain data of the SDK: records and events, messages to publish, and the results of commits and publishes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import Raw
 
+from tailrace.api.messages import (
+    OP_HEADER,
+    PAYLOAD_MODE_HEADER,
+    SOURCE_TABLE_HEADER,
+    BytesField,
+    ReadMessage,
+    TextField,
+)
 from tailrace.model.record import MESSAGE_ID_HEADER, Headers
-
-OP_HEADER = "op"
-PAYLOAD_MODE_HEADER = "payload_mode"
-SOURCE_TABLE_HEADER = "source_table"
 
 GivenHeaders = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
 
@@ -21,20 +25,20 @@ class ConsumerRecord(NamedTuple):
     topic_name: str
     partition_id: int
     offset: int
-    """Its place in the partition."""
+    """Its position in the partition."""
     cursor: int
-    """Its place in the whole log."""
+    """Its position in the whole log."""
     timestamp_ms: int
     key: bytes | None
     payload: bytes | None
-    """The value as it is stored; `None` is a tombstone."""
+    """The value as stored; `None` is a tombstone."""
     headers: Headers = ()
     topic_uuid: str | None = None
-    """Which topic of this name: one that is deleted and made again has another. `None` in events of subscriptions."""
+    """Identifies the topic: one that is deleted and created again has another. `None` in events of subscriptions."""
 
     @property
     def value(self) -> Any:
-        """The payload read as JSON.
+        """The payload decoded as JSON.
 
         >>> ConsumerRecord("orders", 0, 0, 0, 0, None, b'{"id": 1}').value
         {'id': 1}
@@ -43,22 +47,22 @@ class ConsumerRecord(NamedTuple):
 
     @property
     def message_id(self) -> str | None:
-        """What the sender or the server named the message; records of other senders may have none."""
+        """The id that the sender or the server gave the message. Records of Kafka producers may have none."""
         return self._text_of(MESSAGE_ID_HEADER)
 
     @property
     def source_table(self) -> str | None:
-        """For a change of a table: which table."""
+        """For a table change: the table."""
         return self._text_of(SOURCE_TABLE_HEADER)
 
     @property
     def op(self) -> str | None:
-        """For a change of a table: `insert`, `update` or `delete`."""
+        """For a table change: `insert`, `update` or `delete`."""
         return self._text_of(OP_HEADER)
 
     @property
     def payload_mode(self) -> str | None:
-        """For a change of a table: what the payload holds of the row: `key`, `full` or `diff`."""
+        """For a table change: how much of the row the payload holds: `key`, `full` or `diff`."""
         return self._text_of(PAYLOAD_MODE_HEADER)
 
     def _text_of(self, header: str) -> str | None:
@@ -69,17 +73,17 @@ class ConsumerRecord(NamedTuple):
 
 
 Event = ConsumerRecord
-"""What a subscription yields: a record, of whichever topic."""
+"""What a subscription yields: a record of any topic."""
 
 
 class QueueEvent(NamedTuple):
-    """An event that a queue has handed to this consumer, for a time."""
+    """An event that a queue has delivered to this consumer, for a limited time."""
 
     event: Event
     receipt: str
-    """Stands for this delivery: what is said of the event is said by it."""
+    """Identifies this delivery in acks, nacks and extensions."""
     deliveries: int
-    """How often the event was handed out, this time included."""
+    """How often the event was delivered, including this time."""
 
     @property
     def topic_name(self) -> str:
@@ -95,38 +99,41 @@ class QueueEvent(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """The payload read as JSON."""
+        """The payload decoded as JSON."""
         return self.event.value
 
 
 class CommitResult(NamedTuple):
-    """The group is done with everything up to an offset of a partition."""
+    """The group has committed an offset of a partition."""
 
     topic_name: str
     group_id: str
     partition_id: int
     acknowledged_offset: int
-    """The last offset that is done."""
+    """The last offset that is processed."""
 
     @property
     def committed_offset(self) -> int:
-        """Where the group goes on."""
+        """Where the group continues."""
         return self.acknowledged_offset + 1
 
 
 class PositionReset(NamedTuple):
-    """A consumer has gone to where its `auto_offset_reset` or its group says, because its topic was deleted and made again."""
+    """A consumer has changed its position because its topic was deleted and created again.
+
+    The new position is the one that its group has committed in the new topic, or that `auto_offset_reset` says.
+    """
 
     topic_name: str
     partition_id: int
     old_position: int | None
-    """Where it was in the topic that is gone; `None` where it did not read this partition."""
+    """The position in the deleted topic; `None` if it did not read this partition."""
     new_position: int
-    """Where it goes on in the topic that has the name now."""
+    """The position in the topic that has the name now."""
 
 
 class OutgoingMessage(NamedTuple):
-    """A message on its way to a topic."""
+    """A message to publish."""
 
     topic: str
     value: Any
@@ -134,76 +141,51 @@ class OutgoingMessage(NamedTuple):
     key: str | bytes | None = None
     headers: GivenHeaders = ()
     message_id: str | None = None
-    """Names the message in topics with `dedup = "id"`."""
+    """Identifies the message in topics with `dedup = "id"`."""
     partition_id: int | None = None
-    """By the key, else in turn, if it is left out."""
+    """If left out, chosen by the key, or round-robin without a key."""
     timestamp_ms: int | None = None
 
 
 class PublishResult(msgspec.Struct, frozen=True):
-    """Where a message is."""
+    """Where a message is stored."""
 
     topic_name: str
     partition_id: int
     offset: int
     cursor: int | None
-    """`None` for a duplicate: only the first publish learns it."""
+    """`None` for a duplicate: only the first publish returns it."""
     message_id: str
     duplicate: bool
-    """The message was there already: sent again after its answer was lost, or found by the topic's own search."""
+    """The message was stored before: it was sent again after its response was lost, or the topic's deduplication found it."""
 
 
 _NULL = b"null"
 
 
-class _Header(msgspec.Struct):
-    name: str
-    value: str | None = None
-    value_base64: bytes | None = None
-
-
-class EventMessage(msgspec.Struct):
-    topic_name: str
-    partition_id: int
-    offset: int
-    cursor: int
-    timestamp_ms: int
-    key: str | None = None
-    key_base64: bytes | None = None
-    value: Raw | UnsetType = UNSET
-    value_base64: bytes | None = None
-    headers: Sequence[_Header] = ()
-    message_id: str | None = None
-
-
-class SubscriptionFrame(msgspec.Struct):
-    type: str
-    events: list[EventMessage] = []
-    cursor: int | None = None
-    """In a sign of life: everything up to here was looked at."""
-    corrupt: list[dict[str, object]] = []
-    """Batches that can't be decoded and are left out."""
-    error: Raw = Raw(b"")
-    """Why there is no more, as a problem."""
-
-
-_FRAME_DECODER = msgspec.json.Decoder(SubscriptionFrame)
-
-
-def decode_frame(message: bytes) -> SubscriptionFrame:
-    return _FRAME_DECODER.decode(message)
-
-
-def to_event(sent: EventMessage) -> Event:
-    key = sent.key.encode() if sent.key is not None else sent.key_base64
-    if isinstance(sent.value, Raw):
-        value = bytes(sent.value)
+def to_event(message: ReadMessage) -> Event:
+    """Return a record of a subscription or a queue as its user sees it."""
+    if isinstance(message.value, Raw):
+        value = bytes(message.value)
         payload = None if value == _NULL else value
     else:
-        payload = sent.value_base64
-    headers: list[tuple[str, bytes | None]] = [
-        (header.name, header.value_base64 if header.value is None else header.value.encode()) for header in sent.headers
-    ]
-    if sent.message_id is not None:
-        headers.append((MESSAGE_ID_HEADER, sent.message_id.encode()))
-    return Event(sent.topic_name, sent.partition_id, sent.offset, sent.cursor, sent.timestamp_ms, key, payload, headers)
+        payload = _bytes_of(None, message.value_base64)
+    headers = [(header.name, _bytes_of(header.value, header.value_base64)) for header in message.headers]
+    if isinstance(message.message_id, str):
+        headers.append((MESSAGE_ID_HEADER, message.message_id.encode()))
+    return Event(
+        message.topic_name,
+        message.partition_id,
+        message.offset,
+        message.cursor,
+        message.timestamp_ms,
+        _bytes_of(message.key, message.key_base64),
+        payload,
+        headers,
+    )
+
+
+def _bytes_of(text: TextField, base64: BytesField) -> bytes | None:
+    if isinstance(text, str):
+        return text.encode()
+    return base64 if isinstance(base64, bytes) else None

@@ -105,7 +105,7 @@ def test_a_member_that_works_for_long_stays_one_while_the_group_shares_out_anew(
         (member,) = members_of(api, group)
         joining = threading.Thread(target=newcomer.poll)
         joining.start()
-        eventually(lambda: slow._offsets.needs_join, "the slow one hears that the group shares out anew")
+        eventually(lambda: slow._offsets.needs_join, "the slow one hears that the group rebalances")
         worked_until = time.monotonic() + 2 * SESSION_MS / 1000
         eventually(lambda: time.monotonic() > worked_until, "it works for longer than a session, and does not poll")
         assert member in members_of(api, group)
@@ -121,7 +121,7 @@ def test_answers_slower_than_the_interval_of_heartbeats_are_heard(proxy: FaultyP
         with consumer_of(url, topic, group, session_timeout=20_000) as near:
             joining = threading.Thread(target=near.poll)
             joining.start()
-            eventually(lambda: far._offsets.needs_join, "the far one hears that the group shares out anew")
+            eventually(lambda: far._offsets.needs_join, "the far one hears that the group rebalances")
             far.poll()
             joining.join()
 

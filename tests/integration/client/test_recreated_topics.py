@@ -76,7 +76,7 @@ def test_a_topic_that_is_made_again_is_read_from_its_beginning_and_that_is_told(
         fill(api, topic, *NEW)
         assert poll_until(consumer, 5) == list(NEW)
     assert resets == [PositionReset(topic, 0, 3, 0)]
-    assert f"topic {topic} was deleted and made again: group {group} goes on at offset 0 of partition 0" in caplog.text
+    assert f"topic {topic} was deleted and created again: group {group} continues at offset 0 of partition 0" in caplog.text
 
 
 @pytest.mark.parametrize("alone", [True, False], ids=["one partition", "member of a group"])

@@ -54,7 +54,7 @@ async def poll_until(consumers: list[AsyncTopicConsumer], condition: Callable[[]
 
 
 def owned(consumer: AsyncTopicConsumer) -> list[int]:
-    return sorted(consumer._offsets.owned)
+    return sorted(consumer._offsets.assigned)
 
 
 def test_two_consumers_share_and_one_takes_over_when_the_other_closes(url: str, api: Api, wide_topic: str) -> None:
@@ -96,17 +96,19 @@ def test_when_a_consumer_dies_its_partitions_go_to_the_other_from_its_last_commi
         while len(taken) < 20:
             taken += [record.value for record in await dying.poll()]
         # It dies without a word: no heartbeats, no goodbye, nothing committed.
-        await dying._attendant.close()
+        assert dying._heartbeat is not None
+        await dying._heartbeat.close()
+        await dying._auto_commit.close()
         seen: list[int] = []
         await poll_until([first], lambda: set(lost) <= set(owned(first)) and len(set(seen)) == 40, seen)
         assert set(taken) <= set(seen)
         with pytest.raises((UnknownMemberError, IllegalGenerationError)):
-            for number, partition in dying._offsets.owned.items():
+            for number, partition in dying._offsets.assigned.items():
                 partition.progress.mark_range(0, 10)
                 assert number in lost
             await dying.commit()
         await first.close()
-        await dying._connection.close()
+        await dying._transport.close()
 
     scenario()
 
@@ -179,7 +181,7 @@ def test_a_client_of_kafka_and_a_consumer_are_members_of_one_group(
                 by_us.add(record.value)
 
     def shares() -> tuple[int, int]:
-        return len(kafkas_share), len(ours._offsets.owned)
+        return len(kafkas_share), len(ours._offsets.assigned)
 
     threads = [threading.Thread(target=poll_kafka), threading.Thread(target=poll_ours)]
     try:

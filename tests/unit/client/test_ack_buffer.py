@@ -1,7 +1,8 @@
 """What is said by receipts is gathered by what is said, in order and bounded; and what its refusals mean."""
 
-from tailrace.client.ack_buffer import ACK, MAX_RECEIPTS, AckBuffer, PendingAck, RefusedReceipt, nack_command, refusal_error
+from tailrace.client.ack_buffer import ACK, MAX_RECEIPTS, AckBuffer, PendingAck, nack_command, refusal_error
 from tailrace.model.errors import ConnectionLostError, LateReceiptError
+from tailrace.model.queue import RejectedReceipt
 
 UNKNOWN = ConnectionLostError("the connection broke")
 
@@ -36,7 +37,7 @@ def test_the_box_is_full_at_some_time_and_has_room_again() -> None:
 
 
 def test_a_refusal_is_late_unless_an_answer_was_lost_and_the_record_is_done() -> None:
-    open_again, done = RefusedReceipt("a", "handed out again"), RefusedReceipt("b", "done already", is_done=True)
+    open_again, done = RejectedReceipt("a", "handed out again"), RejectedReceipt("b", "done already", is_done=True)
     late = refusal_error([open_again, done], None)
     assert isinstance(late, LateReceiptError)
     assert late.refused == [open_again, done]

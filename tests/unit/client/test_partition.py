@@ -26,100 +26,100 @@ def nothing(next_offset: int, start: int = 0) -> FetchedPartitionPart:
 
 
 def test_records_are_handed_out_in_order_and_never_more_than_asked() -> None:
-    owned = AssignedPartition("t", 0, 0)
-    owned.take_in(part(0, 5), 0)
-    first, rest = owned.hand_out(3), owned.hand_out(3)
+    partition = AssignedPartition("t", 0, 0)
+    partition.add_fetched(part(0, 5), 0)
+    first, rest = partition.take_records(3), partition.take_records(3)
     assert [record.offset for record in first] == [0, 1, 2]
     assert [record.payload for record in rest] == [b"3", b"4"]
     assert [record.cursor for record in rest] == [1003, 1004]
-    assert owned.is_empty
+    assert partition.is_empty
 
 
 def test_the_position_is_that_of_the_next_record() -> None:
-    owned = AssignedPartition("t", 0, 0)
-    owned.take_in(part(0, 5), 0)
-    owned.hand_out(2)
-    assert (owned.position, owned.fetch_offset) == (2, 5)
+    partition = AssignedPartition("t", 0, 0)
+    partition.add_fetched(part(0, 5), 0)
+    partition.take_records(2)
+    assert (partition.position, partition.fetch_offset) == (2, 5)
 
 
 def test_a_batch_that_begins_earlier_is_cut_to_what_was_asked_for() -> None:
-    owned = AssignedPartition("t", 0, 3)
-    owned.take_in(part(0, 5), 3)
-    assert [record.offset for record in owned.hand_out(10)] == [3, 4]
+    partition = AssignedPartition("t", 0, 3)
+    partition.add_fetched(part(0, 5), 3)
+    assert [record.offset for record in partition.take_records(10)] == [3, 4]
 
 
 def test_seek_moves_the_position_and_keeps_the_marks() -> None:
-    owned = AssignedPartition("t", 0, 0)
-    owned.take_in(part(0, 5), 0)
-    owned.hand_out(5)
-    owned.progress.mark(0)
-    owned.progress.mark(1)
-    owned.seek(0)
-    assert (owned.position, owned.is_empty, owned.progress.safe_offset) == (0, True, 2)
+    partition = AssignedPartition("t", 0, 0)
+    partition.add_fetched(part(0, 5), 0)
+    partition.take_records(5)
+    partition.progress.mark(0)
+    partition.progress.mark(1)
+    partition.seek(0)
+    assert (partition.position, partition.is_empty, partition.progress.safe_offset) == (0, True, 2)
 
 
 def test_what_was_fetched_before_a_seek_is_thrown_away() -> None:
-    owned = AssignedPartition("t", 0, 0)
-    owned.seek(50)
-    owned.take_in(part(0, 5), 0)
-    assert (owned.is_empty, owned.position) == (True, 50)
+    partition = AssignedPartition("t", 0, 0)
+    partition.seek(50)
+    partition.add_fetched(part(0, 5), 0)
+    assert (partition.is_empty, partition.position) == (True, 50)
 
 
 def test_what_was_skipped_by_a_seek_is_not_committed() -> None:
-    owned = AssignedPartition("t", 0, 0)
-    owned.seek(50)
-    owned.take_in(part(50, 2), 50)
-    for record in owned.hand_out(2):
-        owned.progress.mark(record.offset)
-    assert owned.progress.safe_offset == 0
+    partition = AssignedPartition("t", 0, 0)
+    partition.seek(50)
+    partition.add_fetched(part(50, 2), 50)
+    for record in partition.take_records(2):
+        partition.progress.mark(record.offset)
+    assert partition.progress.safe_offset == 0
 
 
 def test_offsets_without_a_record_do_not_hold_up_commits() -> None:
-    owned = AssignedPartition("t", 0, 0)
-    owned.take_in(part(2, 2, next_offset=7), 0)
-    for record in owned.hand_out(10):
-        owned.progress.mark(record.offset)
-    assert (owned.progress.safe_offset, owned.position) == (7, 7)
+    partition = AssignedPartition("t", 0, 0)
+    partition.add_fetched(part(2, 2, next_offset=7), 0)
+    for record in partition.take_records(10):
+        partition.progress.mark(record.offset)
+    assert (partition.progress.safe_offset, partition.position) == (7, 7)
 
 
 def test_offsets_without_a_record_between_records_are_done_only_up_to_the_next_record() -> None:
-    owned = AssignedPartition("t", 0, 0)
+    partition = AssignedPartition("t", 0, 0)
     _, (early,) = part(0, 1)
     _, (late,) = part(5, 1)
-    owned.take_in(FetchedPartitionPart(FetchedPartitionHead(0, 6, 0, 100, 0), [early, late]), 0)
-    first, last = owned.hand_out(10)
-    owned.progress.mark(first.offset)
-    assert owned.progress.safe_offset == last.offset == 5
+    partition.add_fetched(FetchedPartitionPart(FetchedPartitionHead(0, 6, 0, 100, 0), [early, late]), 0)
+    first, last = partition.take_records(10)
+    partition.progress.mark(first.offset)
+    assert partition.progress.safe_offset == last.offset == 5
 
 
 def test_nothing_but_aborted_transactions_is_stepped_over() -> None:
-    owned = AssignedPartition("t", 0, 0)
-    owned.take_in(nothing(9), 0)
-    assert (owned.position, owned.progress.safe_offset) == (9, 9)
+    partition = AssignedPartition("t", 0, 0)
+    partition.add_fetched(nothing(9), 0)
+    assert (partition.position, partition.progress.safe_offset) == (9, 9)
 
 
 def test_what_retention_took_before_it_was_read_is_told() -> None:
-    owned = AssignedPartition("t", 0, 3)
-    with pytest.raises(OffsetOutOfRangeError, match="begins at 8, and this consumer is at 3") as told:
-        owned.take_in(nothing(8, start=8), 3)
+    partition = AssignedPartition("t", 0, 3)
+    with pytest.raises(OffsetOutOfRangeError, match="starts at 8, and this consumer is at 3") as told:
+        partition.add_fetched(nothing(8, start=8), 3)
     assert told.value.start == 8
 
 
 def test_what_retention_took_does_not_hold_up_commits_for_ever() -> None:
-    owned = AssignedPartition("t", 0, 3)
-    owned.seek(8)
-    owned.take_in(part(8, 1, start=8), 8)
-    owned.progress.mark(owned.hand_out(1)[0].offset)
-    assert owned.progress.safe_offset == 9
+    partition = AssignedPartition("t", 0, 3)
+    partition.seek(8)
+    partition.add_fetched(part(8, 1, start=8), 8)
+    partition.progress.mark(partition.take_records(1)[0].offset)
+    assert partition.progress.safe_offset == 9
 
 
 def test_a_batch_with_a_wrong_checksum_is_not_handed_out() -> None:
-    owned = AssignedPartition("t", 0, 0)
+    partition = AssignedPartition("t", 0, 0)
     head, ((cursor, batch),) = part(0, 2)
     damaged = bytearray(batch)
     damaged[-1] ^= 1
     with pytest.raises(CorruptBatchError):
-        owned.take_in(FetchedPartitionPart(head, [PlacedBatch(cursor, damaged)]), 0)
+        partition.add_fetched(FetchedPartitionPart(head, [PlacedBatch(cursor, damaged)]), 0)
 
 
 def test_marking_in_order_moves_the_safe_offset() -> None:
@@ -153,8 +153,8 @@ def test_a_commit_is_remembered_and_never_goes_back() -> None:
     progress = PartitionProgress(0)
     progress.mark(0)
     progress.mark(1)
-    progress.committed(2)
-    progress.committed(1)
+    progress.note_commit(2)
+    progress.note_commit(1)
     assert (progress.committed_offset, progress.is_ahead) == (2, False)
 
 

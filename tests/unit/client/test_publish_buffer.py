@@ -47,13 +47,13 @@ def test_a_key_is_text_or_bytes(key: Any) -> None:
 
 
 def test_a_header_is_text_or_bytes() -> None:
-    with pytest.raises(InvalidRequestError, match=r"the header 'n' is 5, which is neither text nor bytes; give str\(5\)"):
+    with pytest.raises(InvalidRequestError, match=r"the header 'n' is 5, which is neither text nor bytes; pass str\(5\)"):
         encode_message(OutgoingMessage("a", 1, headers={"n": 5}))  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize("message", ["ab", ("a",), ["a", 1], {"topic": "a", "value": 1}])
 def test_a_message_of_a_batch_is_a_topic_and_a_value(message: Any) -> None:
-    with pytest.raises(InvalidRequestError, match="give an OutgoingMessage, or a topic and a value"):
+    with pytest.raises(InvalidRequestError, match="pass an OutgoingMessage, or a topic and a value"):
         to_outgoing_message(message)
 
 

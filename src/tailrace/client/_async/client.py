@@ -1,4 +1,4 @@
-"""The way in: one address, and consumers, publishers and subscribers for it."""
+"""The entry point of the SDK: one server, and consumers, publishers and subscribers for it."""
 
 from collections.abc import Callable
 from os import PathLike, fspath
@@ -20,7 +20,7 @@ C = TypeVar("C", bound=ConnectionConfig)
 
 
 class AsyncClient:
-    """A server, by its address.
+    """Makes consumers, publishers and subscribers for one server.
 
     Example:
         async with AsyncClient("http://127.0.0.1:8080") as client:
@@ -30,9 +30,9 @@ class AsyncClient:
     """
 
     def __init__(self, url: str, *, ca_file: str | PathLike[str] | None = None) -> None:
-        """`ca_file` is the setting of this name for all that is made here and has none of its own."""
+        """`ca_file` is the default of the setting of this name for everything that this client makes."""
         self.url = checked_url(url)
-        self._connecting = ConnectionConfig(ca_file=None if ca_file is None else fspath(ca_file))
+        self._connection_config = ConnectionConfig(ca_file=None if ca_file is None else fspath(ca_file))
         self._made: WeakSet[AsyncTopicConsumer | AsyncPublisher | AsyncQueueSubscription] = WeakSet()
 
     async def __aenter__(self) -> Self:
@@ -47,26 +47,26 @@ class AsyncClient:
         on_reset: Callable[[PositionReset], None] | None = None,
         **settings: Any,
     ) -> AsyncTopicConsumer:
-        """A consumer, by its config or by settings as `ConsumerConfig.from_properties` takes them.
+        """Make a consumer from its config, or from settings as `ConsumerConfig.from_properties` takes them.
 
-        `on_reset` learns when the consumer goes elsewhere because its topic was deleted and made again.
+        `on_reset` is called when the consumer changes its position because its topic was deleted and created again.
         """
-        trusting = self._trusting(config or ConsumerConfig.from_properties(settings))
-        consumer = AsyncTopicConsumer(self.url, trusting, on_reset)
+        with_ca = self._with_ca_file(config or ConsumerConfig.from_properties(settings))
+        consumer = AsyncTopicConsumer(self.url, with_ca, on_reset)
         self._made.add(consumer)
         return consumer
 
     def publisher(self, config: PublisherConfig | None = None, **settings: Any) -> AsyncPublisher:
-        """A publisher, by its config or by settings as `PublisherConfig.from_properties` takes them."""
-        publisher = AsyncPublisher(self.url, self._trusting(config or PublisherConfig.from_properties(settings)))
+        """Make a publisher from its config, or from settings as `PublisherConfig.from_properties` takes them."""
+        publisher = AsyncPublisher(self.url, self._with_ca_file(config or PublisherConfig.from_properties(settings)))
         self._made.add(publisher)
         return publisher
 
     def subscriber(self) -> AsyncSubscriber:
-        return AsyncSubscriber(self.url, self._connecting, on_made=self._made.add)
+        return AsyncSubscriber(self.url, self._connection_config, on_made=self._made.add)
 
     async def close(self) -> None:
-        """Close what this client made and nobody has closed yet: consumers, publishers and subscriptions to queues."""
+        """Close everything that this client made and that is still open: consumers, publishers, subscriptions to queues."""
         failures = []
         while self._made:
             try:
@@ -76,6 +76,6 @@ class AsyncClient:
         if failures:
             raise failures[0]
 
-    def _trusting(self, config: C) -> C:
-        ca_file = config.ca_file or self._connecting.ca_file
+    def _with_ca_file(self, config: C) -> C:
+        ca_file = config.ca_file or self._connection_config.ca_file
         return config if ca_file == config.ca_file else msgspec.structs.replace(config, ca_file=ca_file)

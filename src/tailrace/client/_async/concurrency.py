@@ -1,6 +1,6 @@
-"""What waits and what runs beside: the few pieces that differ between asyncio and threads.
+"""Waiting and running in the background: the few pieces that differ between asyncio and threads.
 
-Everything else in this folder is written once. `_sync/concurrency.py` has the same classes for threads.
+The rest of this folder is written once. `_sync/concurrency.py` has the same classes for threads.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 AsyncLock = asyncio.Lock
 pause = asyncio.sleep
-HOPS_ARE_DEAR = False
-"""Whether it costs much to have a worker do what one waits for. A task costs little, and lives on when its caller gives up."""
+SWITCHES_ARE_EXPENSIVE = False
+"""Whether it is expensive to let a worker do what the caller waits for. A task is cheap, and outlives its caller."""
 
 
 class AsyncSignal:
-    """Something has happened. It stays so until it is cleared."""
+    """An event that stays set until it is cleared."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -28,7 +28,7 @@ class AsyncSignal:
         self._event.clear()
 
     async def wait(self, seconds: float | None = None) -> bool:
-        """Whether it has happened within this time."""
+        """Return whether it is set within this time."""
         if seconds is None or self._event.is_set():
             return await self._event.wait()
         try:
@@ -40,7 +40,7 @@ class AsyncSignal:
 
 
 class AsyncOutcome(Generic[T]):
-    """What becomes of something that runs beside: a value or an error, once."""
+    """The outcome of something in the background: a value or an error, set once."""
 
     __slots__ = ("_future",)
 
@@ -54,7 +54,7 @@ class AsyncOutcome(Generic[T]):
     def set_error(self, error: Exception) -> None:
         if not self._future.done():
             self._future.set_exception(error)
-            # Whoever asks gets it; the loop need not complain when nobody does, because `flush` does.
+            # Whoever waits gets it. The loop need not report an error that nobody waits for, because `flush` raises it.
             self._future.exception()
 
     async def get(self) -> T:
@@ -62,7 +62,7 @@ class AsyncOutcome(Generic[T]):
 
 
 class AsyncWorker:
-    """Runs a coroutine beside everything else."""
+    """Runs a coroutine in the background."""
 
     def __init__(self, work: Callable[[], Awaitable[None]], name: str) -> None:
         self._work = work
@@ -74,6 +74,6 @@ class AsyncWorker:
             self._task = asyncio.ensure_future(self._work())
 
     async def join(self) -> None:
-        """Until it has come to its end."""
+        """Wait until it has ended."""
         if self._task is not None:
             await self._task

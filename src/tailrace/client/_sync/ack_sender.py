@@ -1,9 +1,9 @@
 # Generated from _async/ack_sender.py by tools/generate_sync.py; change that file, then run it.
 
-"""Says to the server what became of records: whatever comes while a request is on its way goes into the next.
+"""Sends acks, nacks and extensions of a queue's consumer, batched into requests.
 
-An answer that is lost is asked for again; the server answers the same receipts as before, so that is never taken for being
-too late. Only where the server was restarted in between nobody knows, and then the error says so (`outcome` is `unknown`).
+A request whose response is lost is sent again. The server answers the same receipts as before, so none is taken for late. Only
+if the server was restarted in between can nobody tell, and the error says so (`outcome` is `unknown`).
 """
 
 import logging
@@ -13,21 +13,23 @@ from urllib.parse import quote
 
 import msgspec
 
+from tailrace.api.queues import ReceiptsResponse
 from tailrace.client._sync.batch_sender import BatchSender
 from tailrace.client._sync.concurrency import Outcome, pause
 from tailrace.client._sync.transport import Transport
-from tailrace.client.ack_buffer import AckBuffer, AckResponse, PendingAck, ReceiptCommand, RefusedReceipt, refusal_error
+from tailrace.client.ack_buffer import AckBuffer, PendingAck, ReceiptCommand, refusal_error
 from tailrace.client.config import QueueConfig
 from tailrace.client.retry import Attempts
 from tailrace.model.errors import LateReceiptError, OverloadedError, TailraceError
+from tailrace.model.queue import RejectedReceipt
 
 _log = logging.getLogger("tailrace.client")
 
-_REMEMBERED_FAILURES = 100
+_MAX_KEPT_FAILURES = 100
 
 
 class AckOutcome:
-    """What was said of records, and what becomes of it."""
+    """The outcome of one ack, nack or extension."""
 
     __slots__ = ("_outcome", "is_awaited")
 
@@ -46,85 +48,86 @@ class AckOutcome:
 
 
 class AckSender:
-    def __init__(self, connection: Transport, config: QueueConfig) -> None:
-        self._connection = connection
+    def __init__(self, transport: Transport, config: QueueConfig) -> None:
+        self._transport = transport
         self._config = config
         self._path = f"/api/queues/{quote(config.group_id, safe='')}"
-        self._box: AckBuffer[AckOutcome] = AckBuffer()
-        self._courier: BatchSender[PendingAck[AckOutcome]] = BatchSender(
-            self._box, self._deliver, f"subscription of group {config.group_id!r}"
+        self._buffer: AckBuffer[AckOutcome] = AckBuffer()
+        self._sender: BatchSender[PendingAck[AckOutcome]] = BatchSender(
+            self._buffer, self._send_batch, f"subscription of group {config.group_id!r}"
         )
-        self._failed: deque[Exception] = deque(maxlen=_REMEMBERED_FAILURES)
+        self._failures: deque[Exception] = deque(maxlen=_MAX_KEPT_FAILURES)
 
-    def say(self, word: ReceiptCommand, receipts: Sequence[str]) -> None:
-        """Returns when it counts and is durable."""
-        said = self._put(word, receipts, is_awaited=True)
-        said.wait()
+    def send(self, command: ReceiptCommand, receipts: Sequence[str]) -> None:
+        """Send a command and return when it has taken effect and is durable."""
+        outcome = self._put(command, receipts, is_awaited=True)
+        outcome.wait()
 
-    def say_soon(self, word: ReceiptCommand, receipts: Sequence[str]) -> None:
-        """The same without waiting, but for room. Failures are raised by `raise_failure`."""
-        self._put(word, receipts, is_awaited=False)
+    def send_later(self, command: ReceiptCommand, receipts: Sequence[str]) -> None:
+        """Send a command without waiting, except for room in the buffer. `raise_failure` raises what failed."""
+        self._put(command, receipts, is_awaited=False)
 
     def raise_failure(self) -> None:
-        """The next failure that nobody waited for and nobody was told of."""
-        if self._failed:
-            raise self._failed.popleft()
+        """Raise the next failure of a command that nobody waited for."""
+        if self._failures:
+            raise self._failures.popleft()
 
     def flush(self) -> None:
-        """Wait until everything that was said has its outcome."""
-        self._courier.flush()
+        """Wait until every command has its outcome."""
+        self._sender.flush()
 
     def close(self) -> None:
-        self._courier.close()
+        self._sender.close()
 
-    def _put(self, word: ReceiptCommand, receipts: Sequence[str], is_awaited: bool) -> AckOutcome:
-        said = AckOutcome(is_awaited)
-        saying = PendingAck(word, receipts, said)
-        if not self._courier.put(saying, self._config.api_timeout.total_seconds(), is_awaited=is_awaited):
+    def _put(self, command: ReceiptCommand, receipts: Sequence[str], is_awaited: bool) -> AckOutcome:
+        outcome = AckOutcome(is_awaited)
+        ack = PendingAck(command, receipts, outcome)
+        if not self._sender.put(ack, self._config.api_timeout.total_seconds(), is_awaited=is_awaited):
             raise OverloadedError(
-                f"{len(self._box)} acks and the like wait to be sent, and there was no room for"
-                f" {self._config.api_timeout}; nothing was taken"
+                f"{len(self._buffer)} acks, nacks and extensions wait to be sent, and there was no room for one more within"
+                f" {self._config.api_timeout}; it was not sent"
             )
-        return said
+        return outcome
 
-    def _deliver(self, sayings: list[PendingAck[AckOutcome]]) -> None:
-        # One receipt in two calls is one receipt.
-        receipts = list(dict.fromkeys(receipt for saying in sayings for receipt in saying.receipts))
+    def _send_batch(self, acks: list[PendingAck[AckOutcome]]) -> None:
+        # A receipt may be in several calls.
+        receipts = list(dict.fromkeys(receipt for ack in acks for receipt in ack.receipts))
         try:
-            refused, unknown = self._request(sayings[0].word, receipts)
-        except Exception as error:  # noqa: BLE001  the top of the worker: whoever waits is told
-            for saying in sayings:
-                self._fail(saying, error)
+            refused, unknown = self._request(acks[0].command, receipts)
+        except Exception as error:  # noqa: BLE001  the top of the worker: callers get it as the outcome
+            for ack in acks:
+                self._fail(ack, error)
             return
-        for saying in sayings:
-            late = [refused[receipt] for receipt in saying.receipts if receipt in refused]
-            if late:
-                self._fail(saying, refusal_error(late, unknown))
+        for ack in acks:
+            refused_here = [refused[receipt] for receipt in ack.receipts if receipt in refused]
+            if refused_here:
+                self._fail(ack, refusal_error(refused_here, unknown))
             else:
-                saying.outcome.succeed()
+                ack.outcome.succeed()
 
-    def _fail(self, saying: PendingAck[AckOutcome], error: Exception) -> None:
-        saying.outcome.fail(error)
-        if not saying.outcome.is_awaited:
+    def _fail(self, ack: PendingAck[AckOutcome], error: Exception) -> None:
+        ack.outcome.fail(error)
+        if not ack.outcome.is_awaited:
             _log.warning(
-                "%d events of group %s: %s failed: %s", len(saying.receipts), self._config.group_id, saying.word.path, error
+                "%s of %d events of group %s failed: %s", ack.command.path, len(ack.receipts), self._config.group_id, error
             )
-            self._failed.append(error)
+            self._failures.append(error)
 
-    def _request(self, word: ReceiptCommand, receipts: list[str]) -> tuple[dict[str, RefusedReceipt], TailraceError | None]:
-        """The receipts that do not count; and the error that hid an earlier answer, if there was one."""
-        body = word.body(receipts)
+    def _request(self, command: ReceiptCommand, receipts: list[str]) -> tuple[dict[str, RejectedReceipt], TailraceError | None]:
+        """Send one request until its outcome is known. Returns the refused receipts, and the error of a lost response."""
+        body = command.encode(receipts)
         attempts = Attempts(self._config)
         while True:
             try:
-                answer = self._connection.send_once("POST", f"{self._path}/{word.path}", body)
+                response = self._transport.send_once("POST", f"{self._path}/{command.path}", body)
             except LateReceiptError as error:
-                refused = msgspec.convert(error.refused, list[RefusedReceipt])
+                refused = msgspec.convert(error.refused, list[RejectedReceipt])
                 return {each.receipt: each for each in refused}, attempts.unknown
             except TailraceError as error:
                 seconds = attempts.pause_after(error)
                 if seconds is None:
                     raise attempts.final_error(error) from error
             else:
-                return {each.receipt: each for each in msgspec.json.decode(answer, type=AckResponse).refused}, attempts.unknown
+                decoded = msgspec.json.decode(response, type=ReceiptsResponse)
+                return {each.receipt: each for each in decoded.refused}, attempts.unknown
             pause(seconds)

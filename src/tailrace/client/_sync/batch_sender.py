@@ -1,23 +1,23 @@
 # Generated from _async/batch_sender.py by tools/generate_sync.py; change that file, then run it.
 
-"""Has things delivered in the order in which they were given, gathered to requests, one request at a time.
+"""Sends items in order, batched into requests, one request at a time.
 
-Whatever comes while a request is on its way goes into the next. What waits is bounded by the box that it waits in: when that is
-full, whoever gives more waits for room.
+Items that arrive while a request is under way go into the next. The buffer bounds what waits: when it is full, callers wait for
+room.
 """
 
 import time
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from tailrace.client._sync.concurrency import HOPS_ARE_DEAR, Lock, Signal, Worker, pause
+from tailrace.client._sync.concurrency import SWITCHES_ARE_EXPENSIVE, Lock, Signal, Worker, pause
 from tailrace.model.errors import ClientClosedError
 
 T = TypeVar("T")
 
 
 class SendBuffer(Protocol[T]):
-    """What waits to be sent."""
+    """Holds items that wait to be sent."""
 
     def __len__(self) -> int: ...
 
@@ -26,100 +26,100 @@ class SendBuffer(Protocol[T]):
     def put(self, item: T, /) -> None: ...
 
     def take(self) -> list[T]:
-        """What goes into the next request: at least one, if there is one."""
+        """Take the items of the next request: at least one if there is one."""
         ...
 
     @property
     def linger_seconds(self) -> float:
-        """How long to let more come before the next request."""
+        """How long the next request waits for more items."""
         ...
 
 
 class BatchSender(Generic[T]):
-    """Takes from the box and calls `deliver`, which raises nothing."""
+    """Takes batches from the buffer and calls `send` with each. `send` must not raise."""
 
-    def __init__(self, box: SendBuffer[T], deliver: Callable[[list[T]], None], name: str) -> None:
-        self._box = box
-        self._deliver = deliver
+    def __init__(self, buffer: SendBuffer[T], send: Callable[[list[T]], None], name: str) -> None:
+        self._buffer = buffer
+        self._send = send
         self._lock = Lock()
-        self._work_is_there = Signal()
-        self._room_is_there = Signal()
-        self._is_quiet = Signal()
-        self._is_quiet.set()
-        self._worker = Worker(self._work, f"tailrace {name}")
+        self._has_work = Signal()
+        self._has_room = Signal()
+        self._is_idle = Signal()
+        self._is_idle.set()
+        self._worker = Worker(self._run, f"tailrace {name}")
         self._name = name
-        self._is_busy = False
-        """Somebody delivers, or is about to."""
+        self._is_sending = False
+        """Somebody sends, or is about to."""
         self._is_closed = False
 
-    def put(self, item: T, patience: float, *, is_awaited: bool = False) -> bool:
-        """Whether it was taken: there was room at once, or within `patience` seconds.
+    def put(self, item: T, wait_seconds: float, *, is_awaited: bool = False) -> bool:
+        """Add an item, waiting for room for up to `wait_seconds`. Returns whether it was added.
 
-        With `is_awaited` the caller waits for the outcome anyway. If nothing is on its way and the worker is in another thread,
-        the caller delivers the item itself.
+        With `is_awaited` the caller waits for the outcome anyway. If nothing is being sent and the worker is another thread, it
+        then sends the item itself.
         """
         deadline: float | None = None
         while True:
             with self._lock:
                 if self._is_closed:
                     raise ClientClosedError(f"the {self._name} is closed")
-                if not self._is_busy:
-                    self._is_busy = True
-                    self._is_quiet.clear()
-                    if is_awaited and HOPS_ARE_DEAR and not self._box.linger_seconds:
+                if not self._is_sending:
+                    self._is_sending = True
+                    self._is_idle.clear()
+                    if is_awaited and SWITCHES_ARE_EXPENSIVE and not self._buffer.linger_seconds:
                         break
-                    self._call_worker()
-                if self._box.has_room(item):
-                    self._box.put(item)
+                    self._wake_worker()
+                if self._buffer.has_room(item):
+                    self._buffer.put(item)
                     return True
-                self._room_is_there.clear()
-            deadline = deadline or time.monotonic() + patience
-            if not self._room_is_there.wait(max(0.0, deadline - time.monotonic())):
+                self._has_room.clear()
+            deadline = deadline or time.monotonic() + wait_seconds
+            if not self._has_room.wait(max(0.0, deadline - time.monotonic())):
                 return False
         try:
-            self._deliver([item])
+            self._send([item])
         finally:
             with self._lock:
-                self._go_on_or_rest()
+                self._continue_or_rest()
         return True
 
     def flush(self) -> None:
-        """Until everything that was taken is delivered."""
-        self._is_quiet.wait()
+        """Wait until everything that was added is sent."""
+        self._is_idle.wait()
 
     def close(self) -> None:
-        """Take nothing more, and deliver what is left."""
+        """Accept no more items, and send what is left."""
         self._is_closed = True
         try:
             self.flush()
         finally:
-            self._work_is_there.set()
+            self._has_work.set()
             self._worker.join()
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         while True:
-            self._work_is_there.wait()
-            linger = self._box.linger_seconds
+            self._has_work.wait()
+            linger = self._buffer.linger_seconds
             if linger:
                 pause(linger)
             with self._lock:
-                items = self._box.take()
+                items = self._buffer.take()
                 if not items:
-                    self._work_is_there.clear()
-                    self._go_on_or_rest()
+                    self._has_work.clear()
+                    self._continue_or_rest()
                     if self._is_closed:
                         return
-                self._room_is_there.set()
+                self._has_room.set()
             if items:
-                self._deliver(items)
+                self._send(items)
 
-    def _go_on_or_rest(self) -> None:
-        if self._box:
-            self._call_worker()
+    def _continue_or_rest(self) -> None:
+        if self._buffer:
+            self._wake_worker()
         else:
-            self._is_busy = False
-            self._is_quiet.set()
+            self._is_sending = False
+            self._is_idle.set()
 
-    def _call_worker(self) -> None:
-        self._work_is_there.set()
+    def _wake_worker(self) -> None:
+        self._has_work.set()
         self._worker.start()

@@ -1,4 +1,4 @@
-"""What waits and what runs beside, by threads. Written by hand, as its twin `_async/concurrency.py`."""
+"""Waiting and running in the background, with threads. Written by hand, like its asyncio twin `_async/concurrency.py`."""
 
 import threading
 import time
@@ -9,12 +9,12 @@ T = TypeVar("T")
 
 Lock = threading.Lock
 pause = time.sleep
-HOPS_ARE_DEAR = True
-"""Whether it costs much to have a worker do what one waits for: two switches of threads."""
+SWITCHES_ARE_EXPENSIVE = True
+"""Whether it is expensive to let a worker do what the caller waits for: it takes two switches of threads."""
 
 
 class Signal:
-    """Something has happened. It stays so until it is cleared."""
+    """An event that stays set until it is cleared."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -26,19 +26,19 @@ class Signal:
         self._event.clear()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Whether it has happened within this time."""
+        """Return whether it is set within this time."""
         return self._event.wait(seconds)
 
 
 class Outcome(Generic[T]):
-    """What becomes of something that runs beside: a value or an error, once."""
+    """The outcome of something in the background: a value or an error, set once."""
 
     __slots__ = ("_error", "_latch", "_value")
 
     def __init__(self) -> None:
         self._value: T | None = None
         self._error: Exception | None = None
-        # Held until it is known. A future would do as well, at many times the cost of a message.
+        # Held until the outcome is known. A future would do as well, at a multiple of the cost of a message.
         self._latch = threading.Lock()
         self._latch.acquire()
 
@@ -60,7 +60,7 @@ class Outcome(Generic[T]):
 
 
 class Worker:
-    """Runs a function beside everything else, in a thread that does not keep the process alive."""
+    """Runs a function in the background, in a thread that does not keep the process alive."""
 
     def __init__(self, work: Callable[[], None], name: str) -> None:
         self._thread = threading.Thread(target=work, name=name, daemon=True)
@@ -72,6 +72,6 @@ class Worker:
             self._thread.start()
 
     def join(self) -> None:
-        """Until it has come to its end."""
+        """Wait until it has ended."""
         if self._is_started:
             self._thread.join()

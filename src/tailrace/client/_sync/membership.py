@@ -1,23 +1,35 @@
 # Generated from _async/membership.py by tools/generate_sync.py; change that file, then run it.
 
-"""A consumer's place in its group: joining, getting a share of the partitions, staying in, leaving.
+"""A consumer's membership in its group: joining, heartbeats, leaving.
 
-The protocol is Kafka's classic one, so clients of Kafka may be members of the same group. Whoever leads the group shares out
-the partitions by range. When the group shares out anew, `needs_join` says so, and the consumer joins at its next poll.
+The protocol is Kafka's classic one, so Kafka clients may be members of the same group. The leader of the group assigns the
+partitions by range. `needs_join` says that the group rebalances; the consumer then joins at its next poll.
 """
 
 import logging
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 from urllib.parse import quote
 
 import msgspec
 
+from tailrace.api.groups import (
+    GroupMember,
+    HeartbeatBody,
+    JoinBody,
+    JoinResponse,
+    LeaveBody,
+    MemberAssignment,
+    OfferedProtocol,
+    SyncBody,
+    SyncResponse,
+)
+from tailrace.client._sync.concurrency import Signal, Worker
 from tailrace.client._sync.transport import Transport
 from tailrace.client.config import ConsumerConfig
 from tailrace.client.partition import RANGE, assign_ranges
 from tailrace.client.retry import is_transient
+from tailrace.model.backoff import Backoff
 from tailrace.model.errors import (
     IllegalGenerationError,
     MemberIdRequiredError,
@@ -32,79 +44,60 @@ from tailrace.wire.consumer_protocol import decode_assignment, decode_subscripti
 _log = logging.getLogger("tailrace.client")
 
 
-class _Member(msgspec.Struct):
-    member_id: str
-    metadata: bytes
-
-
-class _Joined(msgspec.Struct):
-    member_id: str
-    generation: int
-    leader: str
-    members: list[_Member]
-
-
-class _Synced(msgspec.Struct):
-    assignment: bytes
-
-
 class _Topic(msgspec.Struct):
+    """What an assignment depends on."""
+
     name: str
     uuid: str
     partitions: int
 
 
 class Membership:
-    def __init__(self, connection: Transport, config: ConsumerConfig) -> None:
-        self._connection = connection
+    def __init__(self, transport: Transport, config: ConsumerConfig) -> None:
+        self._transport = transport
         self._config = config
         self._path = f"/api/groups/{quote(config.group_id, safe='')}"
         self._topic = config.topic
-        self._shared_out: Mapping[str, _Topic] = {}
-        """As the leader: the topics whose partitions were shared out."""
+        self._assigned_topics: Mapping[str, _Topic] = {}
+        """For the leader: the topics whose partitions it has assigned."""
         self.member_id = NO_MEMBER
         self.generation = NO_GENERATION
         self.needs_join = True
         self._is_joining = False
 
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Who speaks, for commits."""
-        return {"member_id": self.member_id, "generation": self.generation}
-
     def join(self) -> list[int]:
-        """Be part of the next generation. The partitions that this member gets."""
-        topic = self._look_at(self._config.topic)
+        """Join the next generation and return the partitions that are assigned to this member."""
+        topic = self._describe(self._config.topic)
         self._topic = topic.name
         self._is_joining = True
         try:
-            numbers = self._join_until_in()
+            assigned = self._join_until_synced()
         finally:
             self._is_joining = False
-        there = [number for number in numbers if number < topic.partitions]
-        if len(there) < len(numbers):
-            # It was made again with fewer; the leader of the group finds out and shares out anew.
-            _log.warning("topic %s has %d partitions now, and this consumer got %s", self._topic, topic.partitions, numbers)
-        return there
+        existing = [number for number in assigned if number < topic.partitions]
+        if len(existing) < len(assigned):
+            # The topic was created again with fewer; the leader's next heartbeat finds out and has the group rebalance.
+            _log.warning(
+                "topic %s has %d partitions now, and this consumer was assigned %s", self._topic, topic.partitions, assigned
+            )
+        return existing
 
-    def heartbeat(self, patience: float) -> bool:
-        """Say that this member is still there, and find out whether it must join again. Until it does it goes on saying so:
-        it may have long to work before its next poll.
+    def heartbeat(self, max_seconds: float) -> bool:
+        """Tell the group that this member is alive, and learn whether it must join again. Returns whether there was a response.
 
-        Whether there was an answer within `patience` seconds. Raises nothing that goes away.
+        It goes on until the member has joined again, because the next poll may be long in coming. Raises no transient errors.
         """
-        identity = self.identity
-        generation = identity["generation"]
+        generation = self.generation
         if self._is_joining or self.member_id == NO_MEMBER or generation == NO_GENERATION:
             return True
         try:
-            body = msgspec.json.encode(identity)
-            self._connection.send_once("POST", f"{self._path}/heartbeat", body, max_seconds=patience)
-            has_changed = bool(self._shared_out) and not self.needs_join and self._has_changed(patience)
+            body = msgspec.json.encode(HeartbeatBody(self.member_id, generation))
+            self._transport.send_once("POST", f"{self._path}/heartbeat", body, max_seconds=max_seconds)
+            has_changed = bool(self._assigned_topics) and not self.needs_join and self._has_changed(max_seconds)
         except TailraceError as error:
             if is_transient(error):
                 return False
-            self.spoke(generation, error)
+            self.handle_refusal(generation, error)
             if generation == self.generation and not self.needs_join:
                 raise
         else:
@@ -112,8 +105,8 @@ class Membership:
                 self.needs_join = True
         return True
 
-    def spoke(self, generation: int, error: TailraceError) -> None:
-        """The group refused something that was said for a generation. If that is the newest one, join again."""
+    def handle_refusal(self, generation: int, error: TailraceError) -> None:
+        """Join again if the group has refused a request of the newest generation."""
         if generation != self.generation:
             return
         if isinstance(error, UnknownMemberError):
@@ -122,15 +115,14 @@ class Membership:
             self.needs_join = True
 
     def leave(self) -> None:
-        """Go, so that the others need not wait for the end of the session."""
+        """Leave the group, so that the others need not wait for the end of the session."""
         if self.member_id == NO_MEMBER:
             return
-        body = msgspec.json.encode({"member_id": self.member_id})
         try:
-            self._connection.send_once("POST", f"{self._path}/leave", body)
+            self._transport.send_once("POST", f"{self._path}/leave", msgspec.json.encode(LeaveBody(self.member_id)))
         except TailraceError as error:
-            # The group finds out by itself when the session ends.
-            _log.info("member %s could not say that it leaves group %s: %s", self.member_id, self._config.group_id, error)
+            # The group removes the member when its session ends.
+            _log.info("member %s could not leave group %s: %s", self.member_id, self._config.group_id, error)
         self.member_id = NO_MEMBER
         self.needs_join = True
 
@@ -138,7 +130,7 @@ class Membership:
     def _rebalance_seconds(self) -> float:
         return self._config.max_poll_interval.total_seconds()
 
-    def _join_until_in(self) -> list[int]:
+    def _join_until_synced(self) -> list[int]:
         deadline = time.monotonic() + self._config.api_timeout.total_seconds() + self._rebalance_seconds
         while True:
             self.generation = NO_GENERATION
@@ -152,49 +144,103 @@ class Membership:
             except (RebalanceInProgressError, IllegalGenerationError) as error:
                 if time.monotonic() > deadline:
                     raise
-                _log.info("group %s shares out anew while %s joins: %s", self._config.group_id, self.member_id, error)
+                _log.info("group %s rebalances while member %s joins: %s", self._config.group_id, self.member_id, error)
             else:
                 self.needs_join = False
                 return partitions
 
     def _join_once(self) -> list[int]:
         config = self._config
-        question = {
-            "member_id": self.member_id,
-            "client_id": config.client_id,
-            "session_timeout_ms": round(config.session_timeout.total_seconds() * 1000),
-            "rebalance_timeout_ms": round(self._rebalance_seconds * 1000),
-            "protocols": [{"name": RANGE, "metadata": encode_subscription([self._topic])}],
-        }
-        joined = self._connection.ask(f"{self._path}/join", question, _Joined, wait_seconds=self._rebalance_seconds)
+        join = JoinBody(
+            protocols=[OfferedProtocol(RANGE, encode_subscription([self._topic]))],
+            member_id=self.member_id,
+            client_id=config.client_id,
+            session_timeout_ms=round(config.session_timeout.total_seconds() * 1000),
+            rebalance_timeout_ms=round(self._rebalance_seconds * 1000),
+        )
+        joined = self._transport.ask(f"{self._path}/join", join, JoinResponse, wait_seconds=self._rebalance_seconds)
         self.member_id = joined.member_id
         self.generation = joined.generation
-        self._shared_out = {}
-        leads = joined.leader == joined.member_id
-        shares = self._share_out(joined.members) if leads else {}
-        assignments = [{"member_id": member, "assignment": encode_assignment(share)} for member, share in shares.items()]
-        question = {**self.identity, "assignments": assignments}
-        synced = self._connection.ask(f"{self._path}/sync", question, _Synced, wait_seconds=self._rebalance_seconds)
+        self._assigned_topics = {}
+        is_leader = joined.leader == joined.member_id
+        assignments = self._assign(joined.members) if is_leader else []
+        sync = SyncBody(self.member_id, self.generation, assignments)
+        synced = self._transport.ask(f"{self._path}/sync", sync, SyncResponse, wait_seconds=self._rebalance_seconds)
         return decode_assignment(synced.assignment).get(self._topic, [])
 
-    def _share_out(self, members: list[_Member]) -> dict[str, dict[str, list[int]]]:
+    def _assign(self, members: list[GroupMember]) -> list[MemberAssignment]:
         subscriptions = {member.member_id: decode_subscription(member.metadata) for member in members}
         found: dict[str, _Topic] = {}
-        for topic in sorted({topic for topics in subscriptions.values() for topic in topics}):
+        for name in sorted({name for names in subscriptions.values() for name in names}):
             try:
-                found[topic] = self._look_at(topic)
+                found[name] = self._describe(name)
             except UnknownTopicError:
-                _log.warning("group %s has a member that wants topic %s, which is not there", self._config.group_id, topic)
-        self._shared_out = found
-        return assign_ranges(subscriptions, {name: topic.partitions for name, topic in found.items()})
+                _log.warning("a member of group %s subscribes to topic %s, which does not exist", self._config.group_id, name)
+        self._assigned_topics = found
+        shares = assign_ranges(subscriptions, {name: topic.partitions for name, topic in found.items()})
+        return [MemberAssignment(member_id, encode_assignment(share)) for member_id, share in shares.items()]
 
-    def _has_changed(self, patience: float) -> bool:
-        """Whether the topic has other partitions than were shared out: it has grown, or was made again."""
-        answer = self._connection.send_once("GET", _path_of(self._topic), None, max_seconds=patience)
-        return msgspec.json.decode(answer, type=_Topic) != self._shared_out.get(self._topic)
+    def _has_changed(self, max_seconds: float) -> bool:
+        """Return whether the topic has other partitions than were assigned: it has grown, or was created again."""
+        response = self._transport.send_once("GET", _path_of(self._topic), max_seconds=max_seconds)
+        return msgspec.json.decode(response, type=_Topic) != self._assigned_topics.get(self._topic)
 
-    def _look_at(self, topic: str) -> _Topic:
-        return self._connection.get(_path_of(topic), _Topic)
+    def _describe(self, topic: str) -> _Topic:
+        return self._transport.get(_path_of(topic), _Topic)
+
+
+class Heartbeat:
+    """Sends the heartbeats of a member in the background, so that nothing slow holds them up.
+
+    A heartbeat may take half of what is left of the session, so that one that hangs leaves time for another. `on_error` gets
+    every error that is not transient.
+    """
+
+    def __init__(self, membership: Membership, config: ConsumerConfig, on_error: Callable[[Exception], None]) -> None:
+        self._membership = membership
+        self._config = config
+        self._on_error = on_error
+        self._interval = config.heartbeat_interval.total_seconds()
+        self._max_seconds = (config.session_timeout.total_seconds() - self._interval) / 2
+        self._worker = Worker(self._run, f"tailrace heartbeats {config.group_id}")
+        self._closing = Signal()
+        self._polled_at = time.monotonic()
+
+    def start(self) -> None:
+        self._worker.start()
+
+    def note_poll(self) -> None:
+        """Note that the consumer is not stuck."""
+        self._polled_at = time.monotonic()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._worker.join()
+
+    def _run(self) -> None:
+        backoff = Backoff(self._config.retry_backoff.total_seconds(), self._config.retry_backoff_max.total_seconds())
+        seconds = self._interval
+        while not self._closing.wait(seconds):
+            if self._send():
+                backoff.reset()
+                seconds = self._interval
+            else:
+                seconds = min(self._interval, backoff.next_pause())
+
+    def _send(self) -> bool:
+        """Return False if there was no response."""
+        if time.monotonic() - self._polled_at > self._config.max_poll_interval.total_seconds():
+            _log.warning(
+                "a consumer of group %s has not polled for longer than max_poll_interval (%s); it gives up its partitions",
+                self._config.group_id,
+                self._config.max_poll_interval,
+            )
+            return True
+        try:
+            return self._membership.heartbeat(self._max_seconds)
+        except Exception as error:  # noqa: BLE001  the top of the worker: the consumer's next poll raises it
+            self._on_error(error)
+            return True
 
 
 def _path_of(topic: str) -> str:

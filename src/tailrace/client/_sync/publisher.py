@@ -1,9 +1,9 @@
 # Generated from _async/publisher.py by tools/generate_sync.py; change that file, then run it.
 
-"""A publisher: messages go out in the order in which they were given, gathered to requests, each stored once.
+"""A publisher: sends messages in order, batched into requests, and has each stored once.
 
-One request is on its way at a time. It has the publisher's name and a number, so one whose answer was lost is sent again
-under the same number, and the server stores it once. What comes meanwhile gathers to the next request.
+One request is under way at a time. It carries the publisher's name and a number, so that a request whose response was lost is
+sent again under the same number and stored once. Messages that arrive in the meantime go into the next request.
 """
 
 from collections import deque
@@ -22,18 +22,20 @@ from tailrace.client.retry import Attempts, is_transient
 from tailrace.client.values import GivenHeaders, OutgoingMessage, PublishResult
 from tailrace.model.errors import OverloadedError, TailraceError
 
-_REMEMBERED_FAILURES = 100
+_MAX_KEPT_FAILURES = 100
 
 
-class _Answer(msgspec.Struct):
+class _PublishResponse(msgspec.Struct):
+    """`api.messages.PublishResponse`, decoded straight into what the SDK returns."""
+
     records: list[PublishResult]
 
 
-_ANSWERS = msgspec.json.Decoder(_Answer)
+_PUBLISH_RESPONSE = msgspec.json.Decoder(_PublishResponse)
 
 
 class Delivery:
-    """Messages that were sent and not waited for."""
+    """The outcome of messages that were sent without waiting."""
 
     __slots__ = ("_outcome", "error", "was_asked")
 
@@ -43,12 +45,12 @@ class Delivery:
         self.was_asked = False
 
     def results(self) -> list[PublishResult]:
-        """Where the messages are, once that is durable. Raises if they could not be published."""
+        """Return where the messages are stored, once they are durable. Raises if they could not be published."""
         self.was_asked = True
         return self._outcome.get()
 
     def result(self) -> PublishResult:
-        """The same for a single message."""
+        """Return where the only message is stored."""
         return (self.results())[0]
 
     def succeed(self, results: list[PublishResult]) -> None:
@@ -74,13 +76,12 @@ class Publisher(Closeable):
 
     def __init__(self, url: str, config: PublisherConfig | None = None) -> None:
         self.config = config or PublisherConfig()
-        self._patience = self.config.api_timeout.total_seconds()
-        self._connection = Transport(url, self.config)
+        self._transport = Transport(url, self.config)
         self._name = uuid4().hex
         self._number = 0
-        self._outbox: PublishBuffer[Delivery] = PublishBuffer(self.config)
-        self._courier: BatchSender[PendingMessages[Delivery]] = BatchSender(self._outbox, self._deliver, "publisher")
-        self._failed: deque[Delivery] = deque(maxlen=_REMEMBERED_FAILURES)
+        self._buffer: PublishBuffer[Delivery] = PublishBuffer(self.config)
+        self._sender: BatchSender[PendingMessages[Delivery]] = BatchSender(self._buffer, self._send_batch, "publisher")
+        self._failures: deque[Delivery] = deque(maxlen=_MAX_KEPT_FAILURES)
         self._is_closed = False
 
     def publish(
@@ -94,17 +95,17 @@ class Publisher(Closeable):
         partition_id: int | None = None,
         timestamp_ms: int | None = None,
     ) -> PublishResult:
-        """Publish a message and wait until it is durable. Where it is: partition, offset, cursor.
+        """Publish a message, wait until it is durable, and return where it is stored: partition, offset, cursor.
 
         Bytes are stored as they are, everything else as JSON; `None` is a tombstone. An error whose `outcome` is `unknown`
-        means that the message may be stored nevertheless.
+        means that the message may be stored all the same.
         """
         message = OutgoingMessage(topic, value, key, headers, message_id, partition_id, timestamp_ms)
         delivery = self._send([encode_message(message)], is_awaited=True)
         return delivery.result()
 
     def publish_batch(self, messages: Iterable[OutgoingMessage | tuple[str, Any]]) -> list[PublishResult]:
-        """Publish messages to any number of topics: all become visible together, or none does. Where each of them is.
+        """Publish messages to any number of topics and return where each is stored. All become visible together, or none does.
 
         A message is an `OutgoingMessage` or just its topic and value.
         """
@@ -125,77 +126,77 @@ class Publisher(Closeable):
         partition_id: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Publish without waiting for the outcome, which the delivery knows. Waits only while the buffer is full.
+        """Publish without waiting for the outcome, which the delivery has. Waits only while the buffer is full.
 
-        What nobody asks a delivery for is raised by `flush` and `close`, so no failure goes unseen.
+        `flush` and `close` raise failures that nobody asked a delivery for, so none goes unseen.
         """
         message = OutgoingMessage(topic, value, key, headers, message_id, partition_id, timestamp_ms)
         return self._send([encode_message(message)])
 
     def flush(self) -> None:
-        """Wait until everything that was sent has its outcome. Raises the first failure that nobody has been told of."""
-        self._courier.flush()
-        failures = [delivery.error for delivery in self._failed if delivery.error is not None and not delivery.was_asked]
-        self._failed.clear()
+        """Wait until everything that was sent has its outcome. Raises the first failure that was not raised yet."""
+        self._sender.flush()
+        failures = [delivery.error for delivery in self._failures if delivery.error is not None and not delivery.was_asked]
+        self._failures.clear()
         if failures:
             raise failures[0]
 
     def close(self) -> None:
-        """Send what is left, wait for its outcome, and let go of everything."""
+        """Send what is left, wait for its outcome, and release everything."""
         if self._is_closed:
             return
         self._is_closed = True
         try:
-            self._courier.close()
+            self._sender.close()
             self.flush()
         finally:
-            self._connection.close()
+            self._transport.close()
 
     def _send(self, messages: list[bytes], *, is_awaited: bool = False) -> Delivery:
         delivery = Delivery()
-        parcel = PendingMessages(messages, sum(map(len, messages)), delivery)
-        if not self._courier.put(parcel, self._patience, is_awaited=is_awaited):
+        pending = PendingMessages(messages, sum(map(len, messages)), delivery)
+        if not self._sender.put(pending, self.config.api_timeout.total_seconds(), is_awaited=is_awaited):
             raise OverloadedError(
-                f"{self._outbox.records} messages wait to be sent, as many as buffer_records and buffer_bytes allow, and"
-                f" there was no room for {self.config.api_timeout}; nothing was taken"
+                f"{self._buffer.records} messages wait to be sent, as many as buffer_records and buffer_bytes allow, and there"
+                f" was no room for more within {self.config.api_timeout}; nothing was sent"
             )
         return delivery
 
-    def _deliver(self, parcels: list[PendingMessages[Delivery]]) -> None:
+    def _send_batch(self, batch: list[PendingMessages[Delivery]]) -> None:
         try:
-            results = self._request(parcels)
+            results = self._request(batch)
         except TailraceError as error:
-            if len(parcels) > 1 and error.outcome == "failed" and not is_transient(error):
-                # One of them is at fault; the others need not suffer for it.
-                for parcel in parcels:
-                    self._deliver([parcel])
+            if len(batch) > 1 and error.outcome == "failed" and not is_transient(error):
+                # One of them is at fault, so each is sent alone.
+                for pending in batch:
+                    self._send_batch([pending])
                 return
-            self._fail(parcels, error)
-        except Exception as error:  # noqa: BLE001  the top of the worker: whoever waits for these messages is told
-            self._fail(parcels, error)
+            self._fail(batch, error)
+        except Exception as error:  # noqa: BLE001  the top of the worker: callers get it as the outcome
+            self._fail(batch, error)
         else:
             first = 0
-            for parcel in parcels:
-                parcel.outcome.succeed(results[first : first + len(parcel.messages)])
-                first += len(parcel.messages)
+            for pending in batch:
+                pending.outcome.succeed(results[first : first + len(pending.messages)])
+                first += len(pending.messages)
 
-    def _fail(self, parcels: list[PendingMessages[Delivery]], error: Exception) -> None:
-        for parcel in parcels:
-            parcel.outcome.fail(error)
-            self._failed.append(parcel.outcome)
+    def _fail(self, batch: list[PendingMessages[Delivery]], error: Exception) -> None:
+        for pending in batch:
+            pending.outcome.fail(error)
+            self._failures.append(pending.outcome)
 
-    def _request(self, parcels: list[PendingMessages[Delivery]]) -> list[PublishResult]:
-        """One request, sent again under the same number until its outcome is known or `api_timeout` has passed."""
+    def _request(self, batch: list[PendingMessages[Delivery]]) -> list[PublishResult]:
+        """Send one request, under the same number each time, until its outcome is known or `api_timeout` has passed."""
         self._number += 1
-        body = encode_publish(self._name, self._number, parcels)
+        body = encode_publish(self._name, self._number, batch)
         attempts = Attempts(self.config)
         while True:
             try:
-                answer = self._connection.send_once("POST", "/api/topics/publish", body)
+                response = self._transport.send_once("POST", "/api/topics/publish", body)
             except TailraceError as error:
                 seconds = attempts.pause_after(error)
                 if seconds is None:
                     raise attempts.final_error(error) from error
             else:
-                return _ANSWERS.decode(answer).records
+                return _PUBLISH_RESPONSE.decode(response).records
             pause(seconds)

@@ -202,8 +202,8 @@ def _part(bad: bytes) -> FetchedPartitionPart:
 @every_kind
 def test_the_sdk_hands_out_the_good_records_and_keeps_the_error_for_later(bad: bytes) -> None:
     owned = AssignedPartition("t", 0, 0)
-    owned.take_in(_part(bad), 0)
-    assert [record.payload for record in owned.hand_out(10)] == BEFORE
+    owned.add_fetched(_part(bad), 0)
+    assert [record.payload for record in owned.take_records(10)] == BEFORE
     assert owned.position == owned.fetch_offset == 3
     assert owned.failure is not None
     assert owned.failure.next_offset == _end_of(bad)
@@ -214,8 +214,8 @@ def test_the_sdk_hands_out_the_good_records_and_keeps_the_error_for_later(bad: b
 @every_kind
 def test_the_sdk_skips_bad_batches_by_choice(bad: bytes) -> None:
     owned = AssignedPartition("t", 0, 0, skips_corrupt=True)
-    owned.take_in(_part(bad), 0)
-    assert [record.payload for record in owned.hand_out(10)] == BEFORE + AFTER
+    owned.add_fetched(_part(bad), 0)
+    assert [record.payload for record in owned.take_records(10)] == BEFORE + AFTER
     assert owned.failure is None
     for offset in (0, 1, 2, _end_of(bad)):
         owned.progress.mark(offset)
