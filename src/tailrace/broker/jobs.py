@@ -1,4 +1,4 @@
-"""What the broker does by itself every now and then. A job that fails is logged, counted and run again at its next turn."""
+"""Background jobs, each run at an interval. A job that fails is logged, counted and run again after the next interval."""
 
 import asyncio
 import logging
@@ -15,6 +15,8 @@ class BackgroundJob(NamedTuple):
 
 
 class BackgroundJobs:
+    """Runs the jobs, and counts runs and failures by name."""
+
     def __init__(self, jobs: tuple[BackgroundJob, ...]) -> None:
         self._jobs = jobs
         self._tasks: list[asyncio.Task[None]] = []
@@ -22,9 +24,11 @@ class BackgroundJobs:
         self.failures = {job.name: 0 for job in jobs}
 
     def start(self) -> None:
+        """Start a task for each job on the running event loop."""
         self._tasks = [asyncio.create_task(self._repeat(job), name=f"tailrace-{job.name}") for job in self._jobs]
 
     async def close(self) -> None:
+        """Cancel the tasks and wait for their end."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -34,8 +38,8 @@ class BackgroundJobs:
             await asyncio.sleep(job.interval_seconds)
             try:
                 await job.run()
-            except Exception:  # noqa: BLE001  the top of a worker task; the next run may well succeed
+            except Exception:  # noqa: BLE001  the top of a task; the next run may succeed
                 self.failures[job.name] += 1
-                _log.exception("the job %s failed; it runs again in %g seconds", job.name, job.interval_seconds)
+                _log.exception("background job %s failed; it runs again in %g seconds", job.name, job.interval_seconds)
             else:
                 self.runs[job.name] += 1

@@ -1,8 +1,8 @@
-"""Old records go: a background job moves the start of partitions whose topic keeps only so many seconds or bytes.
+"""Deletes old records: a background job moves the start of partitions whose topic is limited in seconds or bytes.
 
-By itself it takes whole batches, never a part of one, and leaves at least as many bytes as the topic keeps; on demand any
-offset can become the start. Where somebody still needs the records, it goes no further than that, and says so: changes of
-tables wait for a checkpoint. The moved start is logged and counted, and readers below it are told.
+The job deletes whole batches only, and leaves at least as many bytes as the topic's limit; on request any offset can become the
+start. It stops before records that are still needed: changes of tables wait for a checkpoint, which it requests. A moved start
+is logged and counted, and waiting readers of the partition are woken.
 """
 
 import logging
@@ -26,11 +26,11 @@ _log = logging.getLogger(__name__)
 
 
 Floor = Callable[[PartitionId], Offset | None]
-"""The offset from which on somebody still needs the records of a partition, if somebody does."""
+"""Returns the first offset of a partition that is still needed, if there is one."""
 
 
 Cover = Callable[[PartitionId, Offset], Awaitable[None]]
-"""Makes the records of a partition before an offset dispensable, if it can and it is soon done."""
+"""Makes the records of a partition before an offset unneeded, if that can be done quickly."""
 
 
 class Trim(NamedTuple):
@@ -38,10 +38,12 @@ class Trim(NamedTuple):
     old_start: Offset
     new_start: Offset
     wanted: Offset
-    """Where it would begin if nobody needed what is before."""
+    """The start if no record before it were needed."""
 
 
 class Retention:
+    """Deletes records by age and size, and on request."""
+
     def __init__(
         self,
         store: Store,
@@ -71,8 +73,8 @@ class Retention:
         self._on_trim = on_trim
 
     async def run_once(self) -> int:
-        """Trim what is due in all topics and say how many records went."""
-        gone = 0
+        """Trim all topics and return how many records were deleted."""
+        deleted = 0
         for live in self._topics:
             settings = live.topic.settings
             if settings.retention_seconds is not None or settings.retention_max_bytes is not None:
@@ -82,11 +84,11 @@ class Retention:
                         self._held_back(trim.partition, trim.wanted)
                 due = [trim for trim in found if trim.new_start > trim.old_start]
                 if due:
-                    gone += await self._trim(live, due)
-        return gone
+                    deleted += await self._trim(live, due)
+        return deleted
 
     async def delete_before(self, topic: str, partition: int, offset: Offset | None) -> Offset:
-        """Take away the records below `offset`, all that there are if it is `None`, and give the new start."""
+        """Delete the records before `offset`, or all if it is None, and return the new start."""
         live = self._topics.get(topic)
         target = live.partition(partition)
         start, end = self._store.bounds(target)
@@ -106,11 +108,10 @@ class Retention:
         return self._store.bounds(target).start
 
     async def clear(self, topic: str) -> int:
-        """Take away all records of all partitions in one commit, and say how many went. What an open transaction has written
-        stays, because its fate is not known."""
+        """Delete all records of all partitions in one commit, and return how many. Records of open transactions stay."""
         live = self._topics.get(topic)
         if live.is_reserved:
-            raise ReservedTopicError(f"{live.topic.name!r} is the server's own topic and can't be cleared")
+            raise ReservedTopicError(f"{live.topic.name!r} is a reserved topic and can't be cleared")
         due = []
         for partition in live.partitions:
             bounds = self._store.bounds(partition)
@@ -125,8 +126,8 @@ class Retention:
             try:
                 trim = self._due_in(live, partition)
             except TailraceError as error:
-                # Deleted in the meantime, or bytes that can't be read: the other partitions must not keep theirs for that.
-                _log.warning("retention can't look at partition %d of %s: %s", partition.number, live.topic.name, error)
+                # The topic was deleted in the meantime, or the disk can't be read. The other partitions are still trimmed.
+                _log.warning("retention failed for partition %d of %s: %s", partition.number, live.topic.name, error)
                 continue
             if trim is not None:
                 due.append(trim)
@@ -144,18 +145,18 @@ class Retention:
             new_start = max(new_start, end if first is None else first)
         if settings.retention_max_bytes is not None:
             new_start = max(new_start, self._first_to_keep(partition, settings.retention_max_bytes))
-        # The records of an open transaction stay until their fate is known.
+        # The records of an open transaction stay until it is committed or aborted.
         wanted = min(new_start, self._stable.of(partition, bounds))
         floor = self._floor(partition)
         new_start = wanted if floor is None else max(start, min(wanted, floor))
         return Trim(partition, start, new_start, wanted) if wanted > start else None
 
     def _first_to_keep(self, partition: PartitionId, keep_bytes: int) -> Offset:
-        """The last batch such that it and all after it are at least `keep_bytes`, with their payloads, as in Kafka."""
+        """Return the last batch such that it and all after it have at least `keep_bytes`, with their payloads, as in Kafka."""
         payload_bytes = _SizesFrom(self._references.sizes(partition))
         stored_bytes = keep_bytes
         if payload_bytes.total:
-            # The more is kept of what is stored, the more payloads belong to it: the least that is enough is found by halving.
+            # More stored bytes have more payloads, so the smallest sufficient number of stored bytes is found by bisection.
             least = 1
             while least < stored_bytes:
                 middle = (least + stored_bytes) // 2
@@ -170,17 +171,17 @@ class Retention:
         def decide() -> Changes | None:
             if self._topics.by_id(live.topic.id) is not live:
                 return None
-            gone = [key for trim in due for key in self._aborted.below(trim.partition, trim.new_start)]
+            deleted = [key for trim in due for key in self._aborted.below(trim.partition, trim.new_start)]
             return Changes(
-                trims=tuple((trim.partition, trim.new_start) for trim in due), puts=tuple((key, None) for key in gone)
+                trims=tuple((trim.partition, trim.new_start) for trim in due), puts=tuple((key, None) for key in deleted)
             )
 
         def settled(receipt: CommitReceipt | None) -> int:
             if receipt is None:
                 return 0
-            gone = 0
+            deleted = 0
             for partition, old_start, new_start, _ in due:
-                gone += new_start - old_start
+                deleted += new_start - old_start
                 _log.info(
                     "retention moved the start of %s, partition %d, from offset %d to %d",
                     live.topic.name,
@@ -189,14 +190,14 @@ class Retention:
                     new_start,
                 )
                 self._on_trim(partition)
-            live.trimmed_records += gone
-            return gone
+            live.trimmed_records += deleted
+            return deleted
 
         return await self._committer.submit(Change(decide, settled))
 
 
 class _SizesFrom:
-    """Sizes by offset, summed up from any offset to the end."""
+    """Sums sizes from any offset to the end."""
 
     def __init__(self, sizes: Iterable[tuple[Offset, int]]) -> None:
         self._offsets: list[int] = []

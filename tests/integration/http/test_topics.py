@@ -244,7 +244,7 @@ def test_a_topic_that_was_made_again_is_not_taken_for_the_one_that_was_read(clie
     ):
         refused = client.post(path, json=body)
         assert (refused.status_code, refused.json()["type"]) == (404, "urn:tailrace:error:unknown-topic-id"), path
-        assert f"topic {topic!r} was deleted and made again" in refused.json()["detail"]
+        assert f"topic {topic!r} was deleted and created again" in refused.json()["detail"]
     new = read(client, topic, group_id="again")
     assert [message["value"] for message in new["messages"]] == ["new 0", "new 1", "new 2", "new 3", "new 4"]
 

@@ -38,7 +38,7 @@ async def test_a_job_that_fails_is_logged_counted_and_run_again(caplog: pytest.L
         jobs.start()
         await until(lambda: jobs.failures["fail"] >= 2 and other_runs >= 2)
         await jobs.close()
-    assert "the job fail failed" in caplog.messages[0]
+    assert "background job fail failed" in caplog.messages[0]
     assert jobs.runs["fail"] == 0
 
 

@@ -169,9 +169,7 @@ def raise_unknown_topic(topics: TopicRegistry, name: str) -> LiveTopic:
 
 
 def reserved_topic_error(name: str) -> ReservedTopicError:
-    return ReservedTopicError(
-        f"{name!r} is the server's own topic and can't be written to; write to its table, or to another topic"
-    )
+    return ReservedTopicError(f"{name!r} is a reserved topic and can't be written to; write to its table, or to another topic")
 
 
 def _check_raw_batch(header: BatchHeader, size: int, live: LiveTopic, limits: Limits) -> None:

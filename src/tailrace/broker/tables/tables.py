@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from tailrace.broker import keys
-from tailrace.broker.topics.topics import Along, Puts, Topics
+from tailrace.broker.topics.topics import DependentDeletion, Puts, Topics
 from tailrace.model.clock import Clock
 from tailrace.model.errors import ReservedTopicError, TableExistsError, UnknownTableError
 from tailrace.model.ids import TableId, TopicId
@@ -89,7 +89,7 @@ class TableDefinitions:
         self._enter(table)
         return table
 
-    async def drop(self, name: str, along: Along | None = None) -> Table:
+    async def drop(self, name: str, dependent: DependentDeletion | None = None) -> Table:
         """Remove the definition, the change topic and everything in it, and the checkpoints of the rows."""
         table = self.get(name)
         state = (
@@ -97,7 +97,7 @@ class TableDefinitions:
             (keys.checkpoint_key(table.id), None),
             (keys.unfinished_checkpoint_key(table.id), None),
         )
-        await self._topics.delete_reserved(CHANGES_PREFIX + table.name, state=state, along=along)
+        await self._topics.delete_reserved(CHANGES_PREFIX + table.name, state=state, dependent=dependent)
         del self._by_name[table.name.lower()]
         del self._by_topic[table.changes]
         return table

@@ -1,4 +1,4 @@
-"""A topic in service: what it is, and what has passed through it since the start."""
+"""All topics, found by name, alias or id: the settled copy of what the store holds."""
 
 from collections.abc import Iterator, Sequence
 from uuid import UUID
@@ -17,6 +17,8 @@ from tailrace.wire.batch import read_header
 
 
 class LiveTopic:
+    """An existing topic, with counters of what was written to it and read from it since the start."""
+
     __slots__ = (
         "bytes_in",
         "bytes_out",
@@ -42,10 +44,11 @@ class LiveTopic:
         self.dedup_evictions = 0
         self.trimmed_records = 0
         self.next_partition = 0
-        """Where the next record without a key goes."""
+        """The partition of the next record without a key."""
         self.become(topic, limits)
 
     def become(self, topic: Topic, limits: Limits) -> None:
+        """Take the new definition of the topic."""
         self.topic = topic
         self.is_reserved = is_reserved(topic.name)
         self.partitions = tuple(PartitionId(topic.id, number) for number in range(topic.partitions))
@@ -53,6 +56,7 @@ class LiveTopic:
         self.max_batch_bytes = topic.settings.max_message_bytes or limits.batch_bytes
 
     def partition(self, number: int) -> PartitionId:
+        """Return the id of a partition. Raises `UnknownPartitionError`."""
         if not 0 <= number < len(self.partitions):
             raise UnknownPartitionError(
                 f"topic {self.topic.name!r} has partitions 0 to {len(self.partitions) - 1}, and no partition {number}"
@@ -60,7 +64,7 @@ class LiveTopic:
         return self.partitions[number]
 
     def count_out(self, batches: Sequence[Buffer]) -> None:
-        """These, of one partition and in their order, were handed to a reader."""
+        """Count consecutive batches of one partition that were sent to a reader."""
         first = read_header(batches[0])
         last = read_header(batches[-1])
         self.messages_out += last.base_offset + last.records - first.base_offset
@@ -68,6 +72,8 @@ class LiveTopic:
 
 
 class TopicRegistry:
+    """Finds topics. `Topics` adds and removes them."""
+
     def __init__(self, store: Store, limits: Limits) -> None:
         self._store = store
         self._limits = limits
@@ -83,7 +89,7 @@ class TopicRegistry:
             topic = msgspec.msgpack.decode(value, type=Topic)
             live = LiveTopic(topic, self._limits)
             invariant(there.issuperset(live.partitions), f"the store lacks partitions of topic {topic.name!r}")
-            self._enter(live)
+            self._add(live)
 
     def __iter__(self) -> Iterator[LiveTopic]:
         return iter(sorted(self._by_id.values(), key=lambda live: live.topic.name))
@@ -96,46 +102,49 @@ class TopicRegistry:
         return sum(len(live.partitions) for live in self._by_id.values())
 
     def get(self, name: str, uuid: UUID | None = None) -> LiveTopic:
-        """By name or alias; with a UUID only if it is still that topic, and not one that was made again under its name."""
+        """Return the topic with this name or alias. With a UUID it must still be that topic, not a new one of the name."""
         live = self._by_name.get(name)
         if live is None:
             raise UnknownTopicError(
-                f"there is no topic or alias {name!r}; `tailrace topics list` shows which there are, CREATE TOPIC makes one"
+                f"there is no topic or alias {name!r}; `tailrace topics list` lists them, CREATE TOPIC creates one"
             )
         if uuid is not None and uuid != live.topic.uuid:
             raise UnknownTopicIdError(
-                f"topic {name!r} was deleted and made again: it is {live.topic.uuid} now, not {uuid}, and has offsets of its"
-                " own. Begin to read it anew"
+                f"topic {name!r} was deleted and created again: it is {live.topic.uuid} now, not {uuid}, and has offsets of its"
+                " own; start reading it anew"
             )
         return live
 
     def find(self, name: str) -> LiveTopic | None:
+        """Return the topic with this name or alias, if there is one."""
         return self._by_name.get(name)
 
     def by_id(self, topic_id: TopicId) -> LiveTopic | None:
+        """Return the topic with this internal id, if it still exists."""
         return self._by_id.get(topic_id)
 
     def of_partition(self, partition: PartitionId) -> LiveTopic | None:
-        """The topic that shows this partition to readers; `None` for what is gone, and for what the server keeps for itself."""
+        """Return the topic of a partition that readers can see. None for deleted partitions, and for internal ones."""
         live = self._by_id.get(partition.topic_id)
         return live if live is not None and partition.number < len(live.partitions) else None
 
     def by_uuid(self, uuid: UUID) -> LiveTopic:
+        """Return the topic with this UUID. Raises `UnknownTopicIdError`."""
         live = self._by_uuid.get(uuid)
         if live is None:
             raise UnknownTopicIdError(f"there is no topic with the id {uuid}")
         return live
 
     def check_room(self, more: int) -> None:
-        """Whether so many partitions more are allowed."""
+        """Raise `LimitExceededError` if `more` partitions would exceed the limit."""
         there = self.partition_count
         if there + more > self._limits.partitions:
             raise LimitExceededError(
-                f"there are {there} partitions and {more} more would be over partitions ({self._limits.partitions})"
+                f"there are {there} partitions, and {more} more would exceed the limit partitions ({self._limits.partitions})"
             )
 
-    def _enter(self, live: LiveTopic) -> None:
-        """It can be found from here on."""
+    def _add(self, live: LiveTopic) -> None:
+        """Make the topic visible."""
         topic = live.topic
         self._store.topic_names.learn(topic)
         self._by_name[topic.name] = live
@@ -144,8 +153,8 @@ class TopicRegistry:
         self._by_id[topic.id] = live
         self._by_uuid[topic.uuid] = live
 
-    def _leave(self, live: LiveTopic) -> None:
-        """It can't be found any more."""
+    def _remove(self, live: LiveTopic) -> None:
+        """Make the topic invisible."""
         topic = live.topic
         self._store.topic_names.forget(topic)
         self._by_name.pop(topic.name, None)

@@ -1,7 +1,7 @@
-"""Topics are made, grown, altered and deleted.
+"""Creates, grows, alters and deletes topics.
 
-Changes are made one after another, because each is checked against all topics that there are. The registry learns of one when
-its commit is durable, and of a deletion when it is decided.
+Changes are made one after another, because each is checked against all existing topics. A change becomes visible when its
+commit is durable, and a deletion when it is decided.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ from tailrace.model.names import check_topic_name, is_reserved
 from tailrace.model.topic import NO_OPTIONS, Topic, TopicOptions, TopicSettings, check_settings, differences, with_options
 from tailrace.store.contract import Store
 
-OnGone = Callable[[PartitionId], None]
+OnDeleted = Callable[[PartitionId], None]
 CheckDroppable = Callable[[TopicId], None]
 """Raises if something still needs the topic."""
 Puts = Sequence[tuple[bytes, bytes | None]]
 
 
-class Along(Protocol):
-    """What ends in the same commit as a topic, because it needs the topic. Then nothing else may need it."""
+class DependentDeletion(Protocol):
+    """Something that needs a topic and is deleted in the same commit. Its `decide` raises if something else needs the topic."""
 
     def decide(self) -> Changes | None: ...
     def settled(self, receipt: CommitReceipt | None) -> object: ...
@@ -44,20 +44,22 @@ class Along(Protocol):
 
 
 class Topics(TopicRegistry):
+    """All topics, and how they change."""
+
     def __init__(
         self,
         store: Store,
         committer: Committer,
         clock: Clock,
         limits: Limits,
-        on_gone: OnGone,
+        on_deleted: OnDeleted,
         check_droppable: CheckDroppable = lambda _: None,
         new_uuid: Callable[[], UUID] = uuid4,
     ) -> None:
         super().__init__(store, limits)
         self._committer = committer
         self._clock = clock
-        self._on_gone = on_gone
+        self._on_deleted = on_deleted
         self._check_droppable = check_droppable
         self._new_uuid = new_uuid
         self._one_at_a_time = asyncio.Lock()
@@ -72,13 +74,13 @@ class Topics(TopicRegistry):
         options: TopicOptions = NO_OPTIONS,
         must_be_new: bool = False,
     ) -> Topic:
-        """Make a topic, or grow the one of that name. The same count again changes nothing; fewer partitions are refused.
+        """Create a topic, or grow the one of that name. The same partition count changes nothing; a smaller one is rejected.
 
-        What is asked for besides must be as it is: a setting that differs is refused, for `alter` is there to change it.
-        With `must_be_new` a topic that is there is refused.
+        Settings of an existing topic that differ are rejected, because `alter` changes them. With `must_be_new` any existing
+        topic is rejected.
         """
         _check_not_reserved(name, alias)
-        return await self._in_turn(self._create(name, partitions, alias, options, must_be_new))
+        return await self._one_after_another(self._create(name, partitions, alias, options, must_be_new))
 
     async def create_reserved(
         self,
@@ -88,15 +90,15 @@ class Topics(TopicRegistry):
         options: TopicOptions = NO_OPTIONS,
         state: Callable[[Topic], Puts] = lambda _: (),
     ) -> Topic:
-        """Make a topic of the server's own, of one partition, and in the same commit the state that belongs to it."""
-        return await self._in_turn(self._make(name, 1, alias, options, state))
+        """Create a reserved topic with one partition, and put the state that belongs to it in the same commit."""
+        return await self._one_after_another(self._create_new(name, 1, alias, options, state))
 
-    async def delete_reserved(self, name: str, state: Puts = (), along: Along | None = None) -> Topic:
-        """Remove a topic of the server's own, and in the same commit change the state that belongs to it."""
-        return await self._in_turn(self._delete(name, state, along))
+    async def delete_reserved(self, name: str, state: Puts = (), dependent: DependentDeletion | None = None) -> Topic:
+        """Delete a reserved topic, and change the state that belongs to it in the same commit."""
+        return await self._one_after_another(self._delete(name, state, dependent))
 
     def check_name(self, name: str) -> None:
-        """Raise what `create` would raise for the name alone."""
+        """Raise what `create` would raise for this name."""
         _check_not_reserved(name)
         if name in self._by_name:
             raise TopicExistsError(f"{name!r} is the name or alias of a topic that exists")
@@ -105,7 +107,7 @@ class Topics(TopicRegistry):
     def check_new(
         self, name: str, partitions: int, *, alias: str | None = None, options: TopicOptions = NO_OPTIONS
     ) -> TopicSettings:
-        """The settings that such a new topic would have. Raises what `create` would raise for it."""
+        """Return the settings that such a new topic would have. Raises what `create` would raise."""
         _check_not_reserved(name, alias)
         return self._check_new(name, partitions, alias, options)
 
@@ -122,29 +124,31 @@ class Topics(TopicRegistry):
         if alias is not None:
             self._check_free(alias)
         if len(self._by_id) >= self._limits.topics:
-            raise LimitExceededError(f"there are {len(self._by_id)} topics, as many as topics allows; delete one first")
+            raise LimitExceededError(
+                f"there are {len(self._by_id)} topics, as many as the limit topics allows; delete one first"
+            )
         self.check_room(partitions)
         return settings
 
     async def add_partitions(self, name: str, more: int) -> Topic:
-        """Make the topic larger by so many partitions. It may be named by its alias."""
+        """Add `more` partitions to a topic, which may be named by its alias."""
         if more < 1:
             raise InvalidPartitionsError(f"at least 1 partition can be added, not {more}")
         live = self.get(name)
         _check_not_reserved(live.topic.name)
-        return await self._in_turn(self._add_partitions(live.topic.name, more))
+        return await self._one_after_another(self._add_partitions(live.topic.name, more))
 
     async def alter(self, name: str, options: TopicOptions = NO_OPTIONS, *, alias: str | UnsetType | None = UNSET) -> Topic:
-        """Change the settings that are given, and the alias if one is given; `None` takes the alias away."""
-        return await self._in_turn(self._alter(name, options, alias))
+        """Change the given settings, and the alias if one is given; None removes the alias."""
+        return await self._one_after_another(self._alter(name, options, alias))
 
-    async def delete(self, name: str, along: Along | None = None) -> Topic:
-        """Remove the topic with its records, its groups' offsets and all else that belongs to it."""
+    async def delete(self, name: str, dependent: DependentDeletion | None = None) -> Topic:
+        """Delete the topic with its records, committed offsets and all other state that belongs to it."""
         _check_not_reserved(self.get(name).topic.name)
-        return await self._in_turn(self._delete(name, along=along))
+        return await self._one_after_another(self._delete(name, dependent=dependent))
 
-    async def _in_turn(self, change: Coroutine[Any, Any, Topic]) -> Topic:
-        """One after another, and to the end even if whoever asked has gone: the next one must see what came of it."""
+    async def _one_after_another(self, change: Coroutine[Any, Any, Topic]) -> Topic:
+        """Run changes one after another, each to its end even if the caller is cancelled: the next one must see its result."""
 
         async def turn() -> Topic:
             async with self._one_at_a_time:
@@ -160,19 +164,21 @@ class Topics(TopicRegistry):
             raise InvalidPartitionsError(f"a topic has at least 1 partition, not {partitions}")
         live = self._by_name.get(name)
         if live is None or must_be_new:
-            return await self._make(name, partitions, alias, options)
+            return await self._create_new(name, partitions, alias, options)
         topic = live.topic
         if topic.name != name:
-            raise TopicExistsError(f"{name!r} is the alias of topic {topic.name!r}; take another name")
+            raise TopicExistsError(f"{name!r} is the alias of topic {topic.name!r}; choose another name")
         wrong = differences(topic.settings, options)
         if alias is not None and alias != topic.alias:
             wrong.append(f"alias is {topic.alias!r}, not {alias!r}")
         if wrong:
-            raise TopicExistsError(f"topic {name!r} exists and differs: {'; '.join(wrong)}. Alter it, or leave these out")
+            raise TopicExistsError(
+                f"topic {name!r} exists and differs: {'; '.join(wrong)}. Alter it, or leave these settings out"
+            )
         if partitions < topic.partitions:
             raise InvalidPartitionsError(
                 f"topic {name!r} has {topic.partitions} partitions and can't shrink to {partitions};"
-                " delete it and make it anew if its records may go"
+                " delete and create it again if its records are not needed"
             )
         if partitions == topic.partitions:
             return topic
@@ -185,7 +191,7 @@ class Topics(TopicRegistry):
         self.check_room(more)
         return await self._replace(live, msgspec.structs.replace(live.topic, partitions=live.topic.partitions + more))
 
-    async def _make(
+    async def _create_new(
         self,
         name: str,
         partitions: int,
@@ -211,11 +217,11 @@ class Topics(TopicRegistry):
                 *state(topic),
             ),
         )
-        await self._committer.submit(Change(lambda: changes, lambda _: self._enter(LiveTopic(topic, self._limits))))
+        await self._committer.submit(Change(lambda: changes, lambda _: self._add(LiveTopic(topic, self._limits))))
         return topic
 
     def check_altered(self, name: str, options: TopicOptions, *, alias: str | UnsetType | None = UNSET) -> Topic:
-        """The topic as `alter` would leave it. Raises what `alter` would raise."""
+        """Return the topic as `alter` would leave it. Raises what `alter` would raise."""
         topic = self.get(name).topic
         settings = with_options(topic.settings, options)
         check_settings(settings, self._limits)
@@ -240,14 +246,14 @@ class Topics(TopicRegistry):
         )
 
         def settled(_: CommitReceipt | None) -> None:
-            self._leave(live)
+            self._remove(live)
             live.become(topic, self._limits)
-            self._enter(live)
+            self._add(live)
 
         await self._committer.submit(Change(lambda: changes, settled))
         return topic
 
-    async def _delete(self, name: str, state: Puts = (), along: Along | None = None) -> Topic:
+    async def _delete(self, name: str, state: Puts = (), dependent: DependentDeletion | None = None) -> Topic:
         live = self.get(name)
         topic = live.topic
         changes = Changes(
@@ -266,23 +272,23 @@ class Topics(TopicRegistry):
         )
 
         def decide() -> Changes:
-            ending = along.decide() if along is not None else self._check_droppable(topic.id)
-            # From here on nobody finds the topic, so nothing is written for it after its state is dropped.
-            self._leave(live)
+            ending = dependent.decide() if dependent is not None else self._check_droppable(topic.id)
+            # From here on the topic is invisible, so nothing is written for it after its state is dropped.
+            self._remove(live)
             if ending is None:
                 return changes
             return changes._replace(appends=ending.appends, puts=(*changes.puts, *ending.puts))
 
         def settled(receipt: CommitReceipt | None) -> None:
-            if along is not None:
-                along.settled(receipt)
+            if dependent is not None:
+                dependent.settled(receipt)
             for partition in live.partitions:
-                self._on_gone(partition)
+                self._on_deleted(partition)
 
         def failed() -> None:
-            if along is not None:
-                along.failed()
-            self._enter(live)
+            if dependent is not None:
+                dependent.failed()
+            self._add(live)
 
         await self._committer.submit(Change(decide, settled, failed))
         return topic
@@ -292,21 +298,21 @@ class Topics(TopicRegistry):
         holder = self._by_name.get(alias)
         if holder is not None:
             what = "name" if holder.topic.name == alias else "alias"
-            raise TopicExistsError(f"{alias!r} is the {what} of topic {holder.topic.name!r}; take another alias")
+            raise TopicExistsError(f"{alias!r} is the {what} of topic {holder.topic.name!r}; choose another alias")
 
 
 def _check_not_reserved(name: str, alias: str | None = None) -> None:
     for wanted in (name, alias):
         if wanted is not None and is_reserved(wanted):
             raise ReservedTopicError(
-                f"{wanted!r} is a name of the server's own: it makes and deletes such topics itself, with tables and routes"
+                f"{wanted!r} is a reserved name: the server creates and deletes such topics itself, with tables and routes"
             )
 
 
 def _check_only_retention(topic: Topic, settings: TopicSettings, alias: str | None) -> None:
-    """The server counts on the rest of a topic of its own to stay as it made it."""
+    """Raise if anything but the retention of a reserved topic changes: the server relies on the rest."""
     kept = msgspec.structs.replace(
         settings, retention_seconds=topic.settings.retention_seconds, retention_max_bytes=topic.settings.retention_max_bytes
     )
     if kept != topic.settings or alias != topic.alias:
-        raise ReservedTopicError(f"{topic.name!r} is the server's own topic: only its retention can be altered")
+        raise ReservedTopicError(f"{topic.name!r} is a reserved topic: only its retention can be altered")

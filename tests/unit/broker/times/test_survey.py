@@ -187,7 +187,7 @@ async def test_a_topic_that_is_deleted_while_it_is_surveyed_leaves_nothing() -> 
     async with running_broker(store, settings=AT_ONCE) as broker:
         t = await topic(broker)
         append(store, t, *range(20))
-        notes = broker.survey._notes
+        notes = broker.survey._progress
         notes.end(t, store.bounds(t))
         notes.add(t, TimeRun(Offset(0), Offset(2), 0))
         await broker.topics.delete("t")

@@ -176,10 +176,10 @@ async def test_impossible_settings_are_refused_by_name(setting: str, value: int)
 async def test_topics_and_partitions_are_limited() -> None:
     async with running_broker(limits=Limits(topics=2, partitions=5)) as broker:
         await broker.topics.create("a", 2)
-        with pytest.raises(LimitExceededError, match=r"over partitions \(5\)"):
+        with pytest.raises(LimitExceededError, match=r"exceed the limit partitions \(5\)"):
             await broker.topics.create("b", 4)
         await broker.topics.create("b", 3)
-        with pytest.raises(LimitExceededError, match="as many as topics allows"):
+        with pytest.raises(LimitExceededError, match="as many as the limit topics allows"):
             await broker.topics.create("c", 1)
         with pytest.raises(LimitExceededError, match="partitions"):
             await broker.topics.create("a", 3)
