@@ -20,7 +20,8 @@ from tailrace.cli.command_line import (
     SkipCorruptOption,
 )
 from tailrace.cli.display import MessagePrinter, ProgressState, note_corrupt_batch, print_note, progress
-from tailrace.cli.errors import CommandError, ExitCode, RefusedError, UsageError
+from tailrace.cli.errors import ExitCode, UsageError
+from tailrace.model.errors import TailraceError, UnknownTopicIdError
 
 if TYPE_CHECKING:
     from tailrace.api.consume import ConsumeResponse
@@ -105,7 +106,7 @@ def _follow(loop: "ConsumeLoop", reconnection: "Reconnection", limit: int | None
         try:
             loop.step(limit, _WAIT_MS)
             loop.look_for_new_partitions()
-        except CommandError as error:
+        except TailraceError as error:
             reconnection.after(error)
         else:
             reconnection.succeeded()
@@ -148,9 +149,7 @@ class ConsumeLoop:
         """Read, print and ack messages. Return whether there are more to read right now."""
         try:
             return self._step(limit, wait_ms)
-        except RefusedError as error:
-            if error.kind != "unknown-topic-id":
-                raise
+        except UnknownTopicIdError as error:
             self._start_over(error)
             return True
 
@@ -199,7 +198,7 @@ class ConsumeLoop:
             "corrupt_batches": self._corrupt_batches,
         }
 
-    def _start_over(self, error: RefusedError) -> None:
+    def _start_over(self, error: UnknownTopicIdError) -> None:
         print_note(f"{error}; reading it from its start")
         self._unacked = {}
         self._topic_uuid = None

@@ -1,33 +1,36 @@
-"""What the exit codes of `tailrace` mean."""
+"""Exit codes of `tailrace`, and the errors that commands raise themselves.
 
-from collections.abc import Mapping
+What a server refuses, and what happens to a request on its way, are errors of the tree in `model/errors`; `exit_code_of` gives
+them their exit codes.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
-from typing import Any
+
+from tailrace.model.errors import ServerUnreachableError, StorageFailedError, TailraceError, TlsError
 
 
 class ExitCode(IntEnum):
     OK = 0
     REFUSED = 1
-    """What was asked for can't be done, or `fsck` found something wrong. The one line on stderr says what."""
+    """The request can't be done, or `fsck` found something wrong. The line on stderr says what."""
     USAGE = 2
     """The command line itself is wrong."""
     UNREACHABLE = 69
-    """No server answers, or it went away in the middle of a read."""
+    """No server answers, or the connection broke during a read."""
     UNKNOWN = 70
-    """It was asked for and no answer came: it may have taken effect or not. Look before you ask again."""
+    """No answer came to a request that may have taken effect. Check before you send it again."""
     STORAGE_FAILED = 74
     """The folder can't be opened, or a write or sync failed. What was acknowledged is safe; check the disk and start again."""
     STOP_TIMED_OUT = 75
-    """The server did not finish within its stop time and was ended. What was acknowledged is safe."""
+    """The server did not finish within its stop time and was ended by force. What was acknowledged is safe."""
     INTERRUPTED = 130
     """Ctrl-C ended it."""
 
 
-_SERVER_ERROR = 500
-
-
 class CommandError(Exception):
-    """The command can't go on. The message is one line for a person."""
+    """A command can't continue. The message is one line for a person."""
 
     exit_code = ExitCode.REFUSED
 
@@ -38,38 +41,22 @@ class UsageError(CommandError):
     exit_code = ExitCode.USAGE
 
 
-class UnreachableError(CommandError):
-    """No server, or none any more. Nothing took effect."""
-
-    exit_code = ExitCode.UNREACHABLE
+class _StorageError(CommandError):
+    exit_code = ExitCode.STORAGE_FAILED
 
 
-class UnknownOutcomeError(CommandError):
-    """No answer came to something that may have taken effect."""
+@contextmanager
+def storage_failures() -> Iterator[None]:
+    """Give failures of this machine's disk their exit code. Those of a server that is asked have that of their outcome."""
+    try:
+        yield
+    except StorageFailedError as error:
+        raise _StorageError(str(error)) from error
 
-    exit_code = ExitCode.UNKNOWN
 
-
-class RefusedError(CommandError):
-    """The server said no, and why."""
-
-    def __init__(self, problem: Mapping[str, Any]) -> None:
-        super().__init__(str(problem.get("detail") or problem.get("title")))
-        self.problem = problem
-        status = problem.get("status")
-        # Other refusals may be retriable too, such as a topic that is not there yet; nobody would wait for that.
-        self.is_passing = problem.get("retriable") is True and isinstance(status, int) and status >= _SERVER_ERROR
-        """The server has no time or stops; it will be all right again by itself."""
-        if problem.get("outcome") == "unknown":
-            self.exit_code = ExitCode.UNKNOWN
-
-    @property
-    def kind(self) -> str:
-        """Which error it is, such as `unknown-topic`."""
-        return str(self.problem.get("type", "")).rpartition(":")[2]
-
-    @property
-    def place(self) -> tuple[int, int] | None:
-        """Line and column of the SQL at fault, from 1."""
-        line, column = self.problem.get("line"), self.problem.get("column")
-        return (line, column) if isinstance(line, int) and isinstance(column, int) else None
+def exit_code_of(error: CommandError | TailraceError) -> ExitCode:
+    if isinstance(error, CommandError):
+        return error.exit_code
+    if isinstance(error, ServerUnreachableError | TlsError):
+        return ExitCode.UNREACHABLE
+    return ExitCode.UNKNOWN if error.outcome == "unknown" else ExitCode.REFUSED

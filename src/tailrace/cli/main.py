@@ -2,20 +2,18 @@
 
 import sys
 
-from tailrace.cli.errors import CommandError, ExitCode
+from tailrace.cli.errors import CommandError, ExitCode, exit_code_of
 from tailrace.cli.server_process import read_plain_flags, run_server
 from tailrace.cli.status_lines import open_missing_streams, print_error
-from tailrace.model.errors import StorageFailedError, TailraceError
+from tailrace.model.errors import TailraceError
 
 
 def main() -> None:
     open_missing_streams()
     try:
         _run()
-    except CommandError as error:
-        _end(error.exit_code, error)
-    except TailraceError as error:
-        _end(ExitCode.STORAGE_FAILED if isinstance(error, StorageFailedError) else ExitCode.REFUSED, error)
+    except (CommandError, TailraceError) as error:
+        _end(exit_code_of(error), error)
     except OSError as error:
         _end(ExitCode.REFUSED, f"{error.filename or 'the operating system says'}: {error.strerror}")
     except KeyboardInterrupt:

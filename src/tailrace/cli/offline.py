@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tailrace.cli.display import ProgressState, progress
-from tailrace.cli.errors import ExitCode
+from tailrace.cli.errors import ExitCode, storage_failures
 from tailrace.model.clock import hlc_counter, hlc_millis
 from tailrace.model.text import counted
 
@@ -27,6 +27,7 @@ _FSCK_COUNTS = ("segments", "frames", "batches", "records", "bytes")
 _MAX_SHOWN_BYTES = 80
 
 
+@storage_failures()
 def fsck(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The data folder of a server that is not running.")],
 ) -> None:
@@ -67,6 +68,7 @@ def fsck(
         raise typer.Exit(ExitCode.REFUSED)
 
 
+@storage_failures()
 def dump(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The data folder; a server may have it open.")],
     start: Annotated[
@@ -179,6 +181,7 @@ def _shown(data: bytes) -> str:
     return safe if len(data) <= _MAX_SHOWN_BYTES else f"{safe}... ({len(data)} bytes)"
 
 
+@storage_failures()
 def salvage(
     source: Annotated[Path, typer.Argument(metavar="SOURCE", help="The damaged data folder; no server may be running on it.")],
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="The new folder; it must be empty or not exist.")],

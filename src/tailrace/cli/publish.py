@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from tailrace.cli.command_line import DEFAULT_SERVER, JsonOption, ServerOption
-from tailrace.cli.errors import CommandError, ExitCode, UsageError
+from tailrace.cli.errors import CommandError, ExitCode, UsageError, exit_code_of
+from tailrace.model.errors import TailraceError
 from tailrace.model.text import counted
 
 if TYPE_CHECKING:
@@ -159,8 +160,8 @@ def _publish_lines(api: "ServerApi", envelope: MessageTemplate, batch: int, *, a
                 stored += len(records) - doubled
                 last_cursor = max((record["cursor"] for record in records if record["cursor"] is not None), default=last_cursor)
                 bar.advance(ProgressState(stored, portion.read_bytes, total))
-    except (CommandError, KeyboardInterrupt) as error:
-        is_in_doubt = not isinstance(error, CommandError) or error.exit_code is ExitCode.UNKNOWN
+    except (CommandError, TailraceError, KeyboardInterrupt) as error:
+        is_in_doubt = isinstance(error, KeyboardInterrupt) or exit_code_of(error) is ExitCode.UNKNOWN
         print_note(_stored_summary(envelope.topic, stored, on_its_way, is_in_doubt=is_in_doubt))
         if isinstance(error, KeyboardInterrupt):
             raise typer.Exit(ExitCode.INTERRUPTED) from None

@@ -10,8 +10,9 @@ import typer
 
 from tailrace.cli.command_line import DEFAULT_SERVER, CommandGroup, JsonOption, ServerOption, YesOption
 from tailrace.cli.display import Heading, confirm, print_json, print_note, print_table
-from tailrace.cli.errors import UsageError
+from tailrace.cli.errors import UsageError, exit_code_of
 from tailrace.cli.sql.script import quoted_where_needed
+from tailrace.model.errors import TailraceError
 from tailrace.model.text import counted
 
 if TYPE_CHECKING:
@@ -180,13 +181,13 @@ def _statement(
 
 
 def _run(request: "SqlRequest", server: str) -> list[dict[str, Any]]:
-    from tailrace.cli.errors import RefusedError
+
     from tailrace.cli.server_api import ServerApi
     from tailrace.cli.sql.script import explain_sql_error as pointed
 
     with ServerApi(server) as api:
         try:
             return api.sql(request.text)
-        except RefusedError as error:
+        except TailraceError as error:
             print_note(f"tailrace: {pointed(error, request)}")
-            raise typer.Exit(error.exit_code) from None
+            raise typer.Exit(exit_code_of(error)) from None

@@ -1,49 +1,58 @@
-"""The one way from the command line to a server: HTTP requests, and what becomes of those that fail.
+"""Requests from the command line to a server, through the client's transport.
 
-A refusal is `RefusedError`, with the server's own words. A server that can't be reached is `UnreachableError`. A request that
-was sent and never answered is `UnknownOutcomeError` if it could have changed anything. Nothing is sent twice.
+What fails is an error of the tree in `model/errors`: a refusal with the server's own message; `ServerUnreachableError` if
+nothing took effect; an error with the outcome `unknown` if a request that could change something was not answered. Nothing is
+sent twice.
 """
 
-import ipaddress
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
-import httpx
 import msgspec
 
-from tailrace.cli.errors import CommandError, RefusedError, UnknownOutcomeError, UnreachableError, UsageError
+from tailrace.cli.errors import CommandError, UsageError
+from tailrace.client._sync.transport import Transport
+from tailrace.client.config import ConnectionConfig
+from tailrace.client.http11 import checked_url
+from tailrace.client.retry import is_transient
+from tailrace.model.backoff import Backoff
+from tailrace.model.errors import (
+    ConfigurationError,
+    ConnectionLostError,
+    ServerUnreachableError,
+    TailraceError,
+    TimeoutError,
+    TlsError,
+)
 
 _CONNECT_SECONDS = 5.0
-_ANSWER_SECONDS = 60.0
+_REQUEST_SECONDS = 60.0
 _SQL_SECONDS = 600.0
-_SILENCE_SECONDS = 60.0
-"""A stream that is silent for so long is dead: the server gives a sign of life every 15 s."""
-_PAGE = 1_000
-_JSON = {"content-type": "application/json"}
-_SHOWN = 200
+_IDLE_SECONDS = 60.0
+"""How long a stream may be silent: the server sends a keep-alive every 15 s."""
+_PAGE_ITEMS = 1_000
+_FIRST_PAUSE_SECONDS = 0.1
+_MAX_PAUSE_SECONDS = 2.0
 
-Query = Mapping[str, str | int]
-_Shape = TypeVar("_Shape")
+SqlParameters = Sequence[object] | Mapping[str, object]
+_Response = TypeVar("_Response")
 
 
 class ServerApi:
-    """`with ServerApi(url) as server:` keeps a connection for several requests."""
+    """Keeps a connection to one server for several requests. Used as `with ServerApi(url) as api:`."""
 
     def __init__(self, url: str) -> None:
-        self.url = _normalized_url(url)
+        self.url = _full_url(url)
         self.skips_corrupt = False
-        """Whether SQL goes on without stored batches that can't be decoded."""
+        """Whether SQL skips stored batches that can't be decoded."""
         self.was_reached = False
-        """Whether anything was ever answered."""
-        self._client = httpx.Client(
-            base_url=self.url,
-            timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
-            # A proxy for the internet does not know this machine's own addresses.
-            trust_env=not _is_loopback(httpx.URL(self.url).host),
-            verify=httpx.create_ssl_context() if self.url.startswith("https") else True,
-        )
+        """Whether the server has answered any request."""
+        config = ConnectionConfig(request_timeout=timedelta(seconds=_REQUEST_SECONDS))
+        self._transport = Transport(self.url, config, connect_seconds=_CONNECT_SECONDS)
 
     def __enter__(self) -> "ServerApi":
         return self
@@ -52,203 +61,157 @@ class ServerApi:
         self.close()
 
     def close(self) -> None:
-        self._client.close()
+        self._transport.close()
 
     def get(self, path: str, **query: str | int) -> Any:
-        return self._decoded(self._answer("GET", path, query=query, is_read=True))
+        return self._decoded(self._send("GET", _with_query(path, query), is_read=True))
 
     def post(self, path: str, body: object) -> Any:
-        return self._decoded(self._answer("POST", path, body))
+        return self._decoded(self._send("POST", path, body))
 
-    def repeat(self, path: str, body: object, shape: type[_Shape], seconds: float = 0.0) -> _Shape:
-        """A POST that may be sent again without harm, and may take some seconds longer. The answer has a shape of its own."""
-        answer = self._answer("POST", path, body, is_read=True, seconds=_ANSWER_SECONDS + seconds)
-        found: _Shape = self._decoded(answer, shape)
-        return found
+    def repeat(self, path: str, body: object, response_type: type[_Response], seconds: float = 0.0) -> _Response:
+        """POST something that may be sent again without harm. The server may take this many seconds longer to answer."""
+        response: _Response = self._decoded(self._send("POST", path, body, is_read=True, wait_seconds=seconds), response_type)
+        return response
 
     def put(self, path: str, body: object) -> Any:
-        return self._decoded(self._answer("PUT", path, body))
+        return self._decoded(self._send("PUT", path, body))
 
     def patch(self, path: str, body: object) -> Any:
-        return self._decoded(self._answer("PATCH", path, body))
+        return self._decoded(self._send("PATCH", path, body))
 
     def delete(self, path: str, **query: str | int) -> None:
-        self._answer("DELETE", path, query=query)
+        self._send("DELETE", _with_query(path, query))
 
     def pages(self, path: str, items: str, **query: str | int) -> Iterator[dict[str, Any]]:
-        """All items of a list, page by page."""
+        """Yield all items of a list, which is fetched page by page."""
         after: str | int | None = None
         while True:
-            page = self.get(path, limit=_PAGE, **query, **({} if after is None else {"after": after}))
+            page = self.get(path, limit=_PAGE_ITEMS, **query, **({} if after is None else {"after": after}))
             yield from page[items]
             after = page["next"]
             if after is None:
                 return
 
-    def sql(self, text: str, params: Sequence[object] | Mapping[str, object] = ()) -> list[dict[str, Any]]:
-        """The result of each statement."""
-        body: dict[str, Any] = {"sql": text, "params": params or []}
+    def sql(self, text: str, parameters: SqlParameters = ()) -> list[dict[str, Any]]:
+        """Run statements and return the result of each."""
+        body: dict[str, Any] = {"sql": text, "params": parameters or []}
         if self.skips_corrupt:
             body["corrupt_batches"] = "skip"
-        answer = self._decoded(self._answer("POST", "/api/sql", body, seconds=_SQL_SECONDS))
+        answer = self._decoded(self._send("POST", "/api/sql", body, wait_seconds=_SQL_SECONDS - _REQUEST_SECONDS))
         results: list[dict[str, Any]] = answer.get("results", [answer])
         return results
 
     @contextmanager
-    def sql_rows(
-        self, text: str, params: Sequence[object] | Mapping[str, object], media_type: str
-    ) -> Iterator[Iterator[bytes]]:
-        """The rows of one query in another format than JSON, as they come in, however many."""
-        timeout = httpx.Timeout(_SQL_SECONDS, connect=_CONNECT_SECONDS)
-        body = msgspec.json.encode({"sql": text, "params": params or []})
-        headers = {**_JSON, "accept": media_type}
-        with (
-            self._mapped("POST", is_read=True),
-            self._client.stream("POST", "/api/sql", content=body, headers=headers, timeout=timeout) as response,
-        ):
-            self.was_reached = True
-            if response.is_error:
-                raise _refusal(self.url, response.status_code, response.read())
-            yield _complete_answer(response)
+    def sql_rows(self, text: str, parameters: SqlParameters, media_type: str) -> Iterator[Iterator[bytes]]:
+        """Yield the rows of one query in this format, as they arrive, however many."""
+        body = msgspec.json.encode({"sql": text, "params": parameters or []})
+        with self._stream("POST", "/api/sql", body, {"accept": media_type}, _SQL_SECONDS) as chunks:
+            yield _complete(chunks)
 
     @contextmanager
-    def stream(self, path: str, query: Query, headers: Mapping[str, str]) -> Iterator[Iterator[bytes]]:
-        """Pieces of an answer as they come in."""
-        timeout = httpx.Timeout(_SILENCE_SECONDS, connect=_CONNECT_SECONDS)
-        with (
-            self._mapped("GET", is_read=True),
-            self._client.stream("GET", path, params=query, headers=dict(headers), timeout=timeout) as response,
-        ):
-            self.was_reached = True
-            if response.is_error:
-                raise _refusal(self.url, response.status_code, response.read())
-            yield response.iter_raw()
+    def stream(self, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> Iterator[Iterator[bytes]]:
+        """Yield the chunks of a response as they arrive."""
+        with self._stream("GET", _with_query(path, query), None, headers, _IDLE_SECONDS) as chunks:
+            yield chunks
 
-    def _answer(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        *,
-        query: Query | None = None,
-        is_read: bool = False,
-        seconds: float = _ANSWER_SECONDS,
-    ) -> bytes:
-        with self._mapped(method, is_read=is_read):
-            response = self._client.request(
-                method,
-                path,
-                content=None if body is None else msgspec.json.encode(body),
-                headers=None if body is None else _JSON,
-                params=query,
-                timeout=httpx.Timeout(seconds, connect=_CONNECT_SECONDS),
-            )
+    def _send(self, method: str, path: str, body: object = None, *, is_read: bool = False, wait_seconds: float = 0.0) -> bytes:
+        encoded = None if body is None else msgspec.json.encode(body)
+        with self._explained(is_read=is_read):
+            response = self._transport.send_once(method, path, encoded, wait_seconds=wait_seconds)
         self.was_reached = True
-        if response.is_error:
-            raise _refusal(self.url, response.status_code, response.content)
-        return response.content
-
-    def _decoded(self, answer: bytes, shape: Any = Any) -> Any:
-        try:
-            return msgspec.json.decode(answer, type=shape)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise CommandError(f"{self.url} answers in a way that no Tailrace does: {error}") from error
+        return response
 
     @contextmanager
-    def _mapped(self, method: str, *, is_read: bool) -> Iterator[None]:
+    def _stream(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], idle_seconds: float
+    ) -> Iterator[Iterator[bytes]]:
+        with (
+            self._explained(is_read=True),
+            self._transport.stream(method, path, body, headers=headers, idle_seconds=idle_seconds) as chunks,
+        ):
+            self.was_reached = True
+            yield chunks
+
+    @contextmanager
+    def _explained(self, *, is_read: bool) -> Iterator[None]:
+        """Turn errors of the connection into what they mean for a command. `is_read` is whether it could change nothing."""
         try:
             yield
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise _unreachable(self.url, error) from error
-        except httpx.TransportError as error:
-            what = "did not answer in time" if isinstance(error, httpx.TimeoutException) else "went away before it answered"
-            if is_read:
-                raise UnreachableError(f"the server at {self.url} {what}") from error
-            raise UnknownOutcomeError(
-                f"the server at {self.url} {what}: what was asked for may have taken effect or not; look before you try again"
+        except ServerUnreachableError as error:
+            raise ServerUnreachableError(
+                f"no server at {self.url}: is `tailrace serve` running? --server URL or TAILRACE_SERVER names another address"
             ) from error
+        except TlsError:
+            raise
+        except (ConnectionLostError, TimeoutError) as error:
+            what = "did not answer in time" if isinstance(error, TimeoutError) else "closed the connection before it answered"
+            if is_read:
+                raise ServerUnreachableError(f"the server at {self.url} {what}") from error
+            raise type(error)(
+                f"the server at {self.url} {what}: the request may have taken effect; check before you try again"
+            ) from error
+        except TailraceError as error:
+            # A gateway may answer that its server is busy. Every other undescribed error is of some other program.
+            if type(error) is TailraceError and str(error).startswith("HTTP ") and not error.retriable:
+                raise CommandError(f"{self.url} is no Tailrace server: {str(error).partition(chr(10))[0]}") from error
+            self.was_reached = True
+            raise
 
-
-def _complete_answer(response: httpx.Response) -> Iterator[bytes]:
-    try:
-        yield from response.iter_raw()
-    except httpx.TransportError as error:
-        raise CommandError(
-            "the answer was broken off, so what has come of it is not complete; the server's log says why, unless it was the"
-            f" connection: {error}"
-        ) from error
-
-
-def _normalized_url(url: str) -> str:
-    full = url if "://" in url else f"http://{url}"
-    try:
-        parsed = httpx.URL(full)
-    except httpx.InvalidURL as error:
-        raise UsageError(f"the server {url!r} is not an address such as http://127.0.0.1:8080: {error}") from error
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise UsageError(f"the server {url!r} is not an address such as http://127.0.0.1:8080")
-    return full.rstrip("/")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _unreachable(url: str, error: httpx.TransportError) -> UnreachableError:
-    if url.startswith("https"):
-        # The SDK takes a while to load, and other addresses don't need it.
-        from tailrace.client.http11 import tls_error
-
-        untrusted = tls_error(url, error)
-        if untrusted is not None:
-            return UnreachableError(str(untrusted))
-    return UnreachableError(
-        f"no server at {url}: is `tailrace serve` running? --server URL or TAILRACE_SERVER names another address"
-    )
-
-
-def _refusal(url: str, status: int, body: bytes) -> CommandError:
-    try:
-        problem = msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        shown = body[:_SHOWN].decode(errors="replace").splitlines()
-        return CommandError(f"{url} answers {status} in a way that no Tailrace does: {shown[0] if shown else 'nothing'!r}")
-    return RefusedError(problem)
-
-
-_FIRST_PAUSE_SECONDS = 0.1
-_LONGEST_PAUSE_SECONDS = 2.0
+    def _decoded(self, response: bytes, response_type: Any = Any) -> Any:
+        try:
+            return msgspec.json.decode(response, type=response_type)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise CommandError(f"{self.url} is no Tailrace server, or of another version: invalid response: {error}") from error
 
 
 class Reconnection:
-    """Begins to be patient once the server has been reached: a wrong address is an error at once."""
+    """Waits for a server that went away. If it was never reached, the address may be wrong, and that is an error at once."""
 
-    def __init__(self, server: "ServerApi", tell: Callable[[str], None]) -> None:
+    def __init__(self, server: ServerApi, tell: Callable[[str], None]) -> None:
         self._server = server
         self._tell = tell
-        self._pause = _FIRST_PAUSE_SECONDS
+        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS)
 
     def succeeded(self) -> None:
-        """The next pause is short again."""
-        self._pause = _FIRST_PAUSE_SECONDS
+        """Make the next pause short again."""
+        self._backoff.reset()
 
-    def after(self, error: CommandError) -> None:
-        """Returns when it makes sense to try again; raises the error if it never will."""
-        is_passing = error.is_passing if isinstance(error, RefusedError) else isinstance(error, UnreachableError)
-        if not (self._server.was_reached and is_passing):
+    def after(self, error: TailraceError) -> None:
+        """Return when it makes sense to try again; raise the error if it never does."""
+        if not (self._server.was_reached and is_transient(error)):
             raise error
         self.wait(str(error))
 
     def wait(self, reason: str) -> None:
-        self._tell(f"{reason}; connecting again")
+        """Return when the server answers again."""
+        self._tell(f"{reason}; reconnecting")
         while True:
-            time.sleep(self._pause)
-            self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
+            time.sleep(self._backoff.next_pause())
             try:
                 self._server.get("/health")
-            except CommandError:
+            except (TailraceError, CommandError):
                 continue
             return
+
+
+def _complete(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    import httpx
+
+    try:
+        yield from chunks
+    except httpx.HTTPError as error:
+        raise CommandError(
+            f"the response ended early, so the rows are not complete; the server's log may say why: {error}"
+        ) from error
+
+
+def _full_url(url: str) -> str:
+    try:
+        return checked_url(url if "://" in url else f"http://{url}")
+    except ConfigurationError as error:
+        raise UsageError(f"the server {url!r} is not an address such as http://127.0.0.1:8080") from error
+
+
+def _with_query(path: str, query: Mapping[str, str | int]) -> str:
+    return f"{path}?{urlencode(query)}" if query else path

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
-from tailrace.cli.errors import ExitCode
+from tailrace.cli.errors import ExitCode, storage_failures
 from tailrace.cli.status_lines import print_error, print_status
 from tailrace.model.commit import Durability
 
@@ -85,6 +85,7 @@ def _plain_value(name: str, text: str) -> str | int | None:
     return text
 
 
+@storage_failures()
 def run_server(flags: ServeFlags) -> None:
     """Run a server until it is told to stop."""
     from pathlib import Path

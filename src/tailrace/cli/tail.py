@@ -21,7 +21,8 @@ from tailrace.cli.command_line import (
     SkipCorruptOption,
 )
 from tailrace.cli.display import MessagePrinter, note_corrupt_batch, print_note
-from tailrace.cli.errors import CommandError, RefusedError, UsageError
+from tailrace.cli.errors import CommandError, UsageError
+from tailrace.model.errors import TailraceError
 
 if TYPE_CHECKING:
     from tailrace.cli.server_api import Reconnection, ServerApi
@@ -138,7 +139,7 @@ class EventStream:
         while True:
             try:
                 yield from self._connection()
-            except CommandError as error:
+            except TailraceError as error:
                 self._reconnection.after(error)
             else:
                 self._reconnection.wait("the server ended the stream")
@@ -146,12 +147,14 @@ class EventStream:
     def _connection(self) -> Iterator[bytes]:
         import msgspec
 
+        from tailrace.client.errors import error_from_response
+
         headers = {} if self.last_cursor is None else {"last-event-id": str(self.last_cursor)}
         with self._server.stream("/api/subscribe", self._query, headers) as pieces:
             for event in parse_events(pieces):
                 self._reconnection.succeeded()
                 if event.kind == b"error":
-                    raise RefusedError(msgspec.json.decode(event.data))
+                    raise error_from_response(500, event.data)
                 if event.kind == b"corrupt":
                     note_corrupt_batch(msgspec.json.decode(event.data))
                 elif event.data:

@@ -5,7 +5,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlglot.tokenizer_core import TokenType
 
-from tailrace.cli.errors import RefusedError
 from tailrace.cli.sql.script import (
     RequestGrouper,
     ScriptStatement,
@@ -14,7 +13,7 @@ from tailrace.cli.sql.script import (
     explain_sql_error,
     is_one_query,
 )
-from tailrace.model.errors import SqlSyntaxError
+from tailrace.model.errors import SqlError, SqlSyntaxError, UnknownTopicError
 from tailrace.sql.dialect import tokenize
 
 PIECES = st.sampled_from(
@@ -134,8 +133,8 @@ def test_one_query_is_told_from_all_else(text: str, expected: bool) -> None:
     assert is_one_query(text) is expected
 
 
-def refusal(line: int, column: int, message: str = "no") -> RefusedError:
-    return RefusedError({"detail": f"line {line}, column {column}: {message}", "line": line, "column": column})
+def refusal(line: int, column: int, message: str = "no") -> SqlError:
+    return SqlError(message, line, column)
 
 
 def pointed_at(text: str, line: int, column: int) -> str:
@@ -172,14 +171,11 @@ def test_lines_are_counted_in_the_file() -> None:
 
 
 def test_an_error_without_a_place_is_its_message() -> None:
-    assert (
-        explain_sql_error(RefusedError({"detail": "there is no topic 'x'"}), SqlRequest("CLEAR TOPIC x"))
-        == "there is no topic 'x'"
-    )
+    assert explain_sql_error(UnknownTopicError("there is no topic 'x'"), SqlRequest("CLEAR TOPIC x")) == "there is no topic 'x'"
 
 
 def test_an_error_without_a_place_names_the_line_of_its_statement_in_a_file() -> None:
-    error = RefusedError({"detail": "there is no topic 'x'"})
+    error = UnknownTopicError("there is no topic 'x'")
     assert (
         explain_sql_error(error, SqlRequest("\n\n CLEAR TOPIC x", 3, 9), "schema.sql")
         == "schema.sql, line 5: there is no topic 'x'"

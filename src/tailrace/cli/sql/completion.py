@@ -16,6 +16,7 @@ from pygments.token import Comment, Keyword, Name, Number, Punctuation, String, 
 from tailrace.cli.errors import CommandError
 from tailrace.cli.server_api import ServerApi
 from tailrace.cli.sql.script import quoted_where_needed
+from tailrace.model.errors import TailraceError
 
 # fmt: off
 KEYWORDS = (
@@ -70,7 +71,7 @@ class ServerNames:
         with self._lock:
             if time.monotonic() >= self._fresh_until:
                 self._fresh_until = time.monotonic() + _FRESH_SECONDS
-                with suppress(CommandError):
+                with suppress(CommandError, TailraceError):
                     self._known = self._ask()
             return self._known
 

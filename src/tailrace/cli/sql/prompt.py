@@ -18,11 +18,12 @@ from prompt_toolkit.lexers import PygmentsLexer
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from tailrace.cli.display import print_note
-from tailrace.cli.errors import ExitCode, RefusedError
+from tailrace.cli.errors import ExitCode
 from tailrace.cli.server_api import ServerApi
 from tailrace.cli.sql.completion import ServerNames, SqlCompleter, TailraceLexer
 from tailrace.cli.sql.results import Result, ResultPrinter, SqlRunner, TablePrinter
 from tailrace.cli.sql.script import RequestGrouper, SqlRequest, StatementReader, quoted
+from tailrace.model.errors import UnknownTableError
 
 HELP = r"""Statements end with ; and may have several lines.
 Tab completes, the arrow up brings back what was typed before.
@@ -121,7 +122,7 @@ class Prompt:
         def ask() -> list[Result]:
             try:
                 return self._server.sql(f"DESCRIBE TABLE {quoted(name)}")
-            except RefusedError:
+            except UnknownTableError:
                 return self._server.sql(f"DESCRIBE TOPIC {quoted(name)}")
 
         self._execution.attempt(SqlRequest(f"DESCRIBE TOPIC {quoted(name)}"), ask)

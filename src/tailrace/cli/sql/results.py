@@ -16,9 +16,10 @@ import typer
 
 from tailrace.cli.command_line import RowFormat
 from tailrace.cli.display import GAP, Heading, console, note_corrupt_batch, print_note, print_table, printable
-from tailrace.cli.errors import CommandError, ExitCode
+from tailrace.cli.errors import CommandError, ExitCode, exit_code_of
 from tailrace.cli.server_api import ServerApi
 from tailrace.cli.sql.script import SqlRequest, explain_sql_error, is_one_query
+from tailrace.model.errors import TailraceError
 from tailrace.model.text import counted, csv_field, distinct_names
 
 _SHOWN_ROWS = 1_000
@@ -220,10 +221,10 @@ class SqlRunner:
         began = time.perf_counter()
         try:
             results = ask()
-        except CommandError as error:
+        except (CommandError, TailraceError) as error:
             self._before_output()
             self._tell(explain_sql_error(error, request, self._source))
-            return error.exit_code
+            return exit_code_of(error)
         except KeyboardInterrupt:
             self._before_output()
             # The connection is closed by now, which is how the server learns that nobody waits any more.

@@ -9,7 +9,8 @@ import re
 from typing import NamedTuple
 
 from tailrace.cli.display import printable
-from tailrace.cli.errors import CommandError, RefusedError
+from tailrace.cli.errors import CommandError
+from tailrace.model.errors import SqlError, TailraceError
 
 _MARK = r"""--[^\r\n]*|/\*|\$(?:[^\W\d]\w*)?\$|(?<!\w)[eE]'|'|"|;"""
 _FIRST_WORDS = re.compile(_MARK + r"|\w+|[^\s\w]")
@@ -171,12 +172,15 @@ _SHOWN = 72
 """Characters of a line that are shown; a longer one is cut around the place."""
 
 
-def explain_sql_error(error: CommandError, request: SqlRequest, source: str = "") -> str:
-    """`source` is the name of the file, if there is one; lines are counted in it."""
-    place = error.place if isinstance(error, RefusedError) else None
-    if place is None:
+def explain_sql_error(error: CommandError | TailraceError, request: SqlRequest, source: str = "") -> str:
+    """Describe an error with the line that it is about and a caret under the place.
+
+    `source` is the name of the file, if there is one; lines are counted in it.
+    """
+    line: int | None = getattr(error, "line", None) if isinstance(error, SqlError) else None
+    column: int | None = getattr(error, "column", None)
+    if line is None or column is None:
         return f"{source}, line {_first_line(request)}: {error}" if source else str(error)
-    line, column = place
     lines = _LINE_BREAK.split(request.text)
     message = _PLACE.sub("", str(error), count=1)
     shown_line = request.line + line - 1
