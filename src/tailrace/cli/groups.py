@@ -1,4 +1,4 @@
-"""`tailrace groups`: who consumes, how far each group has come, and putting one somewhere else."""
+"""`tailrace groups`: list, describe, reset and delete consumer groups."""
 
 from typing import Annotated
 from urllib.parse import quote
@@ -10,7 +10,7 @@ from tailrace.cli.consume import parse_start
 from tailrace.cli.display import Heading, confirm, print_json, print_properties, print_table
 from tailrace.model.text import counted
 
-_PLACE = ("topic_name", "partition_id", "committed_offset", "end_offset")
+_OFFSET_FIELDS = ("topic_name", "partition_id", "committed_offset", "end_offset")
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
 
@@ -45,7 +45,7 @@ def list_groups(as_json: JsonOption = False, server: ServerOption = DEFAULT_SERV
 
 
 def describe(group: GroupArgument, as_json: JsonOption = False, server: ServerOption = DEFAULT_SERVER) -> None:
-    """Show a group: state, members, and how far it has come in each partition.
+    """Show a group: its state, its members, and its committed offset and lag in each partition.
 
     [bold]Example[/]
     tailrace groups describe billing
@@ -64,8 +64,8 @@ def describe(group: GroupArgument, as_json: JsonOption = False, server: ServerOp
         [("group", found["group_id"]), ("state", found["state"]), ("members", members), ("lag", f"{found['lag']:,}")]
     )
     headings = [Heading("topic"), *(Heading(name, is_number=True) for name in ("partition", "committed", "end", "lag"))]
-    rows = [[*(str(each[name]) for name in _PLACE), f"{each['lag']:,}"] for each in offsets]
-    print_table(headings, rows, "it has committed nothing")
+    rows = [[*(str(each[name]) for name in _OFFSET_FIELDS), f"{each['lag']:,}"] for each in offsets]
+    print_table(headings, rows, "it has no committed offsets")
 
 
 def reset(
@@ -80,14 +80,14 @@ def reset(
     as_json: JsonOption = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
-    """Put a group without members somewhere else, forwards or back.
+    """Set the committed offsets of a group without members, forwards or back.
 
     [bold]Examples[/]
     tailrace groups reset billing shop.orders --to earliest
     tailrace groups reset billing shop.orders --to 2026-01-28T12:00:00Z --yes
     """
     start = parse_start(to)
-    confirm(f"{group!r} will read {topic} from {to}, again or with a gap.", yes=yes)
+    confirm(f"{group!r} will read {topic} from {to}: it may read records again or skip some.", yes=yes)
     from tailrace.cli.server_api import ServerApi
 
     with ServerApi(server) as api:
@@ -97,13 +97,13 @@ def reset(
         print_json(answer)
         return
     for each in answer["partitions"]:
-        typer.echo(f"{group} goes on at offset {each['committed_offset']} of {answer['topic_name']}[{each['partition_id']}]")
+        typer.echo(f"{group} continues at offset {each['committed_offset']} of {answer['topic_name']}[{each['partition_id']}]")
 
 
 def delete(
     group: GroupArgument, yes: YesOption = False, as_json: JsonOption = False, server: ServerOption = DEFAULT_SERVER
 ) -> None:
-    """Forget a group without members, and its offsets.
+    """Delete a group without members, and its offsets.
 
     [bold]Example[/]
     tailrace groups delete billing
@@ -113,7 +113,7 @@ def delete(
     path = f"/api/groups/{quote(group, safe='')}"
     with ServerApi(server) as api:
         offsets = sum(1 for _ in api.pages(f"{path}/offsets", "offsets"))
-        confirm(f"{group!r} will be forgotten, with {counted(offsets, 'offset')}.", yes=yes)
+        confirm(f"{group!r} will be deleted, with {counted(offsets, 'offset')}.", yes=yes)
         api.delete(path)
     if as_json:
         print_json({"group_id": group, "deleted": True})

@@ -1,4 +1,4 @@
-"""`tailrace pipeline`: route table changes to topics, on Spark."""
+"""`tailrace pipeline`: routes table changes to topics, on Spark."""
 
 import logging
 import signal
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from tailrace.model.pipeline import PipelineReport
     from tailrace.pipeline.connection import ServerAddress
 
-_SECONDS_BETWEEN_LINES = 5.0
+_PROGRESS_SECONDS = 5.0
 _ORPHAN_SECONDS = 10.0
-"""How long it may take to stop when its parent has ended: it removes what it has on disk, and Java ends after it."""
+"""How long it may take to stop when its parent has ended: it deletes its temporary files, and Java ends after it."""
 
 
 def pipeline(
@@ -37,28 +37,26 @@ def pipeline(
     ] = "local[*]",
     checkpoint: Annotated[
         Path | None,
-        typer.Option("--checkpoint", metavar="DIR", help="Where Spark keeps its own notes; they may be lost without harm."),
+        typer.Option("--checkpoint", metavar="DIR", help="Where Spark keeps its checkpoint; it may be lost without harm."),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Route what is there now, then exit.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Route the changes that exist now, then exit.")] = False,
     take_over: Annotated[
-        bool, typer.Option("--take-over", help="Run even if another one does; that one can publish nothing more and stops.")
+        bool, typer.Option("--take-over", help="Replace a pipeline that is running; it can publish nothing more and stops.")
     ] = False,
     ca_file: Annotated[
         Path | None,
         typer.Option(
-            "--ca-file", metavar="FILE", help="Of an https:// server: whom to trust, as PEM; on every machine of the cluster."
+            "--ca-file", metavar="FILE", help="Authorities to trust for an https:// server, as PEM, on every machine."
         ),
     ] = None,
-    batch_rows: Annotated[
-        int, typer.Option("--batch-rows", metavar="N", min=1, help="Changes of one batch at most.")
-    ] = 200_000,
+    batch_rows: Annotated[int, typer.Option("--batch-rows", metavar="N", min=1, help="Most changes in one batch.")] = 200_000,
 ) -> None:
     """Route table changes to topics, on Spark.
 
-    Needs a running server, and PySpark with a Java to run it on
+    Needs a running server, and PySpark with Java
     (pip install 'tailrace\\[spark]'). May be stopped or killed at any time:
-    the server knows how far it has come, and every change reaches its
-    topics once.
+    the server keeps its progress, and every change reaches its topics
+    exactly once.
 
     [bold]Examples[/]
     tailrace pipeline
@@ -71,7 +69,7 @@ def pipeline(
 
     end_with_parent_if_asked(_ORPHAN_SECONDS)
     logging.basicConfig(level=logging.WARNING, format="tailrace: %(message)s", stream=sys.stderr)
-    # Its traces of failed batches are long, and what failed is told in a line of our own.
+    # It logs long stack traces of failed batches, for which we print one line of our own.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
         address = ServerAddress(server, None if ca_file is None else str(ca_file.absolute())).checked()
@@ -100,14 +98,14 @@ def _start_spark(master: str, address: "ServerAddress") -> "SparkSession":
     from tailrace.pipeline.session import check_master_answers, check_spark, spark_session
 
     try:
-        # Before Java is started, which takes its time.
+        # Before Java is started, which takes a while.
         java = check_spark(master)
         check_server(address)
         check_master_answers(master)
         from tailrace.pipeline.daemon import load_kernels
 
         print_status(f"starting Spark at {master}, on Java {java.version} ({java.name})")
-        # While Java starts, because both take a while, and before the first tasks, which would each do it again.
+        # While Java starts, because both take a while, and before the first tasks, which would each compile them again.
         loading = threading.Thread(target=load_kernels, daemon=True)
         loading.start()
         spark = spark_session(master)
@@ -119,15 +117,16 @@ def _start_spark(master: str, address: "ServerAddress") -> "SparkSession":
 
 
 class RoutingProgress:
-    """A line now and then: small batches come several times a second."""
+    """Prints a line every few seconds, because small batches come several times a second."""
 
     def __init__(self) -> None:
-        self._told_at = 0.0
-        self._told = 0
+        self._printed_at = 0.0
+        self._printed_rows = 0
 
     def __call__(self, report: "PipelineReport") -> None:
         now = time.monotonic()
-        if report.rows == self._told or (self._told and now - self._told_at < _SECONDS_BETWEEN_LINES):
+        is_soon = self._printed_rows > 0 and now - self._printed_at < _PROGRESS_SECONDS
+        if report.rows == self._printed_rows or is_soon:
             return
         speed = f"{counted(round(report.rows_per_second), 'change')}/s"
         letters = f", {report.dead_letters:,} to dead letters" if report.dead_letters else ""
@@ -135,4 +134,4 @@ class RoutingProgress:
             f"batch {report.batch}: {counted(report.rows, 'change')} routed so far{letters}; the last batch took"
             f" {report.batch_seconds:.2f} s for {counted(report.routes, 'route')} ({speed})"
         )
-        self._told_at, self._told = now, report.rows
+        self._printed_at, self._printed_rows = now, report.rows

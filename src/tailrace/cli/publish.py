@@ -1,7 +1,8 @@
-"""`tailrace publish`: one message from the command line, or a message for each line of stdin.
+"""`tailrace publish`: publishes one message from the command line, or a message for each line of stdin.
 
-Lines go in batches. A batch is one atomic publish, and the next one is sent when it is stored, so the order of the lines is the
-order of the messages, and an error says exactly which lines are stored.
+Lines are sent in batches. A batch is one atomic publish, and the next one is sent when it is stored, so messages have the order
+of the lines, and an error says exactly which lines are stored. A slow writer into a pipe does not have to fill a batch: when
+nothing comes for a moment, the lines so far are sent.
 """
 
 import base64
@@ -36,7 +37,7 @@ class ValueEncoding(StrEnum):
 
 
 class MessageTemplate(NamedTuple):
-    """What all messages of a command have in common."""
+    """What all messages of one command have in common."""
 
     topic: str
     kind: ValueEncoding
@@ -46,13 +47,13 @@ class MessageTemplate(NamedTuple):
     partition: int | None
 
     def message(self, line: bytes, what: str) -> dict[str, Any]:
-        """`what` names the value in errors."""
+        """Build a message from a line. `what` names the line in errors."""
         message: dict[str, Any] = {"topic": self.topic}
         key = self.key
         if self.key_separator is not None:
             before, separator, after = line.partition(self.key_separator.encode())
             if not separator:
-                raise CommandError(f"{what} has no {self.key_separator!r} that would end its key")
+                raise CommandError(f"{what} has no {self.key_separator!r} after its key")
             message["key_base64"], line = before, after
         if key is not None:
             message["key"] = key
@@ -65,7 +66,7 @@ class MessageTemplate(NamedTuple):
     def _value(self, line: bytes, what: str) -> dict[str, Any]:
         import msgspec
 
-        # Bytes are stored as they are either way; only JSON has a word for no value.
+        # Bytes are stored as they are; only JSON can express that there is no value.
         if self.kind is ValueEncoding.TEXT:
             return {"value_base64": line}
         if self.kind is ValueEncoding.BASE64:
@@ -84,30 +85,31 @@ class MessageTemplate(NamedTuple):
 def publish(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Name or alias.")],
     value: Annotated[
-        str | None, typer.Argument(metavar="VALUE", help="The message; left out, each line of stdin is one.")
+        str | None, typer.Argument(metavar="VALUE", help="The message; without it, each line of stdin is one.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", metavar="KEY", help="Equal keys go to the same partition.")] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", metavar="TEXT", help="What stands before it in a line is the key.")
+        str | None, typer.Option("--key-separator", metavar="TEXT", help="The key is the part of a line before this text.")
     ] = None,
     header: Annotated[list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="May be repeated.")] = None,
     kind: Annotated[
         ValueEncoding,
-        typer.Option("--as", help="json is checked, and its null is a tombstone; base64 is how bytes are written."),
+        typer.Option("--as", help="json is validated, and null is a tombstone; base64 is decoded to bytes."),
     ] = ValueEncoding.TEXT,
     partition: Annotated[
-        int | None, typer.Option("--partition", metavar="P", min=0, help="Instead of one chosen by key, or in turn.")
+        int | None,
+        typer.Option("--partition", metavar="P", min=0, help="Publish to this one, instead of by key or round robin."),
     ] = None,
     batch: Annotated[
-        int, typer.Option("--batch", metavar="N", min=1, max=10_000, help="Lines that are stored together, or not at all.")
+        int, typer.Option("--batch", metavar="N", min=1, max=10_000, help="Lines that are stored together or not at all.")
     ] = 1_000,
     as_json: JsonOption = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
     """Publish a message, or each line of stdin as one.
 
-    Returns when everything is stored. Lines are stored in order and in batches,
-    each whole or not at all; an error says how many were stored.
+    Returns when everything is stored. Lines are stored in order and in atomic
+    batches; an error says how many lines were stored.
 
     [bold]Examples[/]
     tailrace publish shop.orders '{"order": 1}' --key ann
@@ -115,23 +117,23 @@ def publish(
     tail -f access.log | tailrace publish logs.access
     """
     if key is not None and key_separator is not None:
-        raise UsageError("--key and --key-separator both say what the key is; give one of them")
+        raise UsageError("--key and --key-separator both define the key; give one of them")
     if key_separator == "":
-        raise UsageError("--key-separator is empty; it must be what ends the key, such as :")
-    envelope = MessageTemplate(topic, kind, key, key_separator, tuple(_header(text) for text in header or ()), partition)
+        raise UsageError("--key-separator is empty; it must be the text after the key, such as :")
+    template = MessageTemplate(topic, kind, key, key_separator, tuple(_header(text) for text in header or ()), partition)
     from tailrace.cli.server_api import ServerApi
 
     with ServerApi(server) as api:
         if value is not None:
-            _publish_one(api, envelope, value, as_json=as_json)
+            _publish_one(api, template, value, as_json=as_json)
         else:
-            _publish_lines(api, envelope, batch, as_json=as_json)
+            _publish_lines(api, template, batch, as_json=as_json)
 
 
-def _publish_one(api: "ServerApi", envelope: MessageTemplate, value: str, *, as_json: bool) -> None:
+def _publish_one(api: "ServerApi", template: MessageTemplate, value: str, *, as_json: bool) -> None:
     from tailrace.cli.display import print_json
 
-    message = envelope.message(os.fsencode(value), "the value")
+    message = template.message(os.fsencode(value), "the value")
     (record,) = api.post("/api/topics/publish", {"messages": [message]})["records"]
     if as_json:
         print_json(record)
@@ -140,52 +142,52 @@ def _publish_one(api: "ServerApi", envelope: MessageTemplate, value: str, *, as_
     typer.echo(f"a duplicate of {place}" if record["duplicate"] else f"stored in {place}, cursor {record['cursor']}")
 
 
-def _publish_lines(api: "ServerApi", envelope: MessageTemplate, batch: int, *, as_json: bool) -> None:
+def _publish_lines(api: "ServerApi", template: MessageTemplate, batch: int, *, as_json: bool) -> None:
     from tailrace.cli.display import ProgressState, print_json, print_note, progress, size_of_input
 
     if sys.stdin.isatty():
         print_note("each line is a message; Ctrl-D ends")
     stored = duplicates = 0
     last_cursor: int | None = None
-    on_its_way: LineBatch | None = None
+    in_flight: LineBatch | None = None
     try:
         total = size_of_input(_STDIN)
         with progress("messages") as bar:
-            for portion in line_batches(_STDIN, batch, _BATCH_BYTES):
-                on_its_way = portion
-                records = api.post("/api/topics/publish", {"messages": _messages(envelope, portion)})["records"]
-                on_its_way = None
-                doubled = sum(record["duplicate"] for record in records)
-                duplicates += doubled
-                stored += len(records) - doubled
+            for batch_lines in line_batches(_STDIN, batch, _BATCH_BYTES):
+                in_flight = batch_lines
+                records = api.post("/api/topics/publish", {"messages": _messages(template, batch_lines)})["records"]
+                in_flight = None
+                repeated = sum(record["duplicate"] for record in records)
+                duplicates += repeated
+                stored += len(records) - repeated
                 last_cursor = max((record["cursor"] for record in records if record["cursor"] is not None), default=last_cursor)
-                bar.advance(ProgressState(stored, portion.read_bytes, total))
+                bar.advance(ProgressState(stored, batch_lines.read_bytes, total))
     except (CommandError, TailraceError, KeyboardInterrupt) as error:
         is_in_doubt = isinstance(error, KeyboardInterrupt) or exit_code_of(error) is ExitCode.UNKNOWN
-        print_note(_stored_summary(envelope.topic, stored, on_its_way, is_in_doubt=is_in_doubt))
+        print_note(_stored_summary(template.topic, stored, in_flight, is_in_doubt=is_in_doubt))
         if isinstance(error, KeyboardInterrupt):
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         raise
     if as_json:
-        print_json({"topic": envelope.topic, "stored": stored, "duplicates": duplicates, "last_cursor": last_cursor})
+        print_json({"topic": template.topic, "stored": stored, "duplicates": duplicates, "last_cursor": last_cursor})
     else:
         rest = f"; {counted(duplicates, 'duplicate')} left out" if duplicates else ""
-        typer.echo(f"{counted(stored, 'message')} stored in {envelope.topic}{rest}")
+        typer.echo(f"{counted(stored, 'message')} stored in {template.topic}{rest}")
 
 
-def _messages(envelope: MessageTemplate, portion: "LineBatch") -> list[dict[str, Any]]:
-    return [envelope.message(line, f"line {number:,}") for number, line in enumerate(portion.lines, portion.first_line)]
+def _messages(template: MessageTemplate, batch_lines: "LineBatch") -> list[dict[str, Any]]:
+    return [template.message(line, f"line {number:,}") for number, line in enumerate(batch_lines.lines, batch_lines.first_line)]
 
 
-def _stored_summary(topic: str, stored: int, on_its_way: "LineBatch | None", *, is_in_doubt: bool) -> str:
-    """What is stored when it ends too early, and what is not."""
+def _stored_summary(topic: str, stored: int, in_flight: "LineBatch | None", *, is_in_doubt: bool) -> str:
+    """Describe what is stored and what is not, after an error."""
     text = f"{counted(stored, 'message')} stored in {topic}"
-    if on_its_way is None:
+    if in_flight is None:
         return text
-    last = on_its_way.first_line + len(on_its_way.lines) - 1
+    last = in_flight.first_line + len(in_flight.lines) - 1
     if is_in_doubt:
-        return f"{text}; lines {on_its_way.first_line:,} to {last:,} may be stored or not, all or none of them"
-    return f"{text}; nothing is stored from line {on_its_way.first_line:,} on"
+        return f"{text}; lines {in_flight.first_line:,} to {last:,} may be stored or not, all or none of them"
+    return f"{text}; nothing is stored from line {in_flight.first_line:,} on"
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -197,29 +199,29 @@ def _header(text: str) -> tuple[str, str]:
 
 _READ_BYTES = 256 * 1024
 _PAUSE_SECONDS = 0.05
-_LONGEST_LINE = 16 * 1024 * 1024
+_MAX_LINE_BYTES = 16 * 1024 * 1024
 
 
 class LineBatch(NamedTuple):
     first_line: int
-    """From 1."""
+    """Counted from 1."""
     lines: list[bytes]
-    """Without their ends."""
+    """Without line ends."""
     read_bytes: int
-    """Of the whole input, up to here."""
+    """How much of the input was read so far."""
 
 
-def line_batches(descriptor: int, most_lines: int, most_bytes: int) -> Iterator[LineBatch]:
-    """Lines in order, up to a number and a size; a single longer line is a portion of its own."""
+def line_batches(descriptor: int, max_lines: int, max_bytes: int) -> Iterator[LineBatch]:
+    """Yield lines in order, in batches of at most this number and size; a longer line is a batch of its own."""
     number, size, waiting, read = 1, 0, list[bytes](), 0
-    for lines, read in _arriving(descriptor):
+    for lines, read in _read_lines(descriptor):
         if lines is None:
             if waiting:
                 yield LineBatch(number, waiting, read)
                 number, size, waiting = number + len(waiting), 0, []
             continue
         for line in lines:
-            if waiting and (len(waiting) >= most_lines or size + len(line) > most_bytes):
+            if waiting and (len(waiting) >= max_lines or size + len(line) > max_bytes):
                 yield LineBatch(number, waiting, read)
                 number, size, waiting = number + len(waiting), 0, []
             waiting.append(line)
@@ -228,8 +230,8 @@ def line_batches(descriptor: int, most_lines: int, most_bytes: int) -> Iterator[
         yield LineBatch(number, waiting, read)
 
 
-def _arriving(descriptor: int) -> Iterator[tuple[list[bytes] | None, int]]:
-    """Whole lines, or `None` when nothing comes for a moment; each with how much was read."""
+def _read_lines(descriptor: int) -> Iterator[tuple[list[bytes] | None, int]]:
+    """Yield complete lines, or `None` when nothing comes for a moment; each with how much was read."""
     begun: list[bytes] = []
     begun_bytes = read = 0
     is_idle = False
@@ -248,8 +250,8 @@ def _arriving(descriptor: int) -> Iterator[tuple[list[bytes] | None, int]]:
         if rest:
             begun.append(rest)
             begun_bytes += len(rest)
-        if begun_bytes > _LONGEST_LINE:
-            raise CommandError(f"a line of the input is longer than {_LONGEST_LINE:,} bytes; no message is so large")
+        if begun_bytes > _MAX_LINE_BYTES:
+            raise CommandError(f"a line of the input is longer than {_MAX_LINE_BYTES:,} bytes; no message can be so large")
         if not data:
             if begun:
                 yield [b"".join(begun).removesuffix(b"\r")], read

@@ -1,6 +1,6 @@
-"""`tailrace routes`: which changes of which tables go to which topics.
+"""`tailrace routes`: list, explain, add and drop the routes from tables to topics.
 
-A route is added and tried out as the SQL statement that it is, so an error can point at the place in it.
+A route is added and explained by the SQL statement that defines it, so an error can point at the place in it.
 """
 
 from enum import StrEnum
@@ -27,13 +27,13 @@ class PayloadMode(StrEnum):
     DIFF = "diff"
 
 
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Where the messages go.")]
-TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="Whose changes.")]
-OnOption = Annotated[str, typer.Option("--on", metavar="OPS", help="Any of insert, update, delete, with commas between them.")]
-WhereOption = Annotated[str | None, typer.Option("--where", metavar="SQL", help="A condition; OLD.x and NEW.x are the images.")]
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic that gets the messages.")]
+TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="The table whose changes are routed.")]
+OnOption = Annotated[str, typer.Option("--on", metavar="OPS", help="Any of insert, update, delete, separated by commas.")]
+WhereOption = Annotated[str | None, typer.Option("--where", metavar="SQL", help="A condition on OLD.x and NEW.x.")]
 PartitionByOption = Annotated[
     str | None,
-    typer.Option("--partition-by", metavar="SQL", help="Values that choose the partition, with commas between them."),
+    typer.Option("--partition-by", metavar="SQL", help="Values that choose the partition, separated by commas."),
 ]
 PayloadOption = Annotated[PayloadMode, typer.Option("--payload", help="What a message holds of the row.")]
 
@@ -86,7 +86,7 @@ def explain(
     as_json: JsonOption = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
-    """Try a route out on the last changes of the table: which would match, and what would be published. Nothing is changed.
+    """Try a route on the last changes of the table: which match, and what would be published. Changes nothing.
 
     [bold]Example[/]
     tailrace routes explain app.new_messages chat.messages --where is_visible
@@ -106,13 +106,13 @@ def add(
     where: WhereOption = None,
     partition_by: PartitionByOption = None,
     payload: PayloadOption = PayloadMode.KEY,
-    snapshot: Annotated[bool, typer.Option("--snapshot", help="Begin with the rows that are there.")] = False,
+    snapshot: Annotated[bool, typer.Option("--snapshot", help="Publish the existing rows first.")] = False,
     as_json: JsonOption = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
-    """Send changes of a table to a topic from here on.
+    """Route changes of a table to a topic from now on.
 
-    With --snapshot the rows that are there already come first.
+    With --snapshot the existing rows are published first.
 
     [bold]Examples[/]
     tailrace routes add app.new_messages chat.messages --where is_visible
@@ -132,7 +132,7 @@ def drop(
     as_json: JsonOption = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
-    """End all routes from a table to a topic. What they have published stays.
+    """Drop all routes from a table to a topic. Published messages stay.
 
     [bold]Example[/]
     tailrace routes drop app.new_messages chat.messages
@@ -168,7 +168,7 @@ def _statement(
 
     operations = [word.strip().lower() for word in on.split(",")]
     if unknown := [word for word in operations if word not in _OPERATIONS]:
-        raise UsageError(f"--on {unknown[0]!r} is no operation; it takes insert, update and delete")
+        raise UsageError(f"--on {unknown[0]!r} is not an operation; it takes insert, update and delete")
     names = f"{verb}ALTER TOPIC {quoted_where_needed(topic)}\nADD SOURCE {quoted_where_needed(table)}"
     text = f"{names}\nON {', '.join(operations).upper()}"
     text += f"\nWHERE ({where}\n)" if where is not None else ""
@@ -176,7 +176,7 @@ def _statement(
     text += f"\nWITH (payload = '{payload}'{', snapshot = true' if snapshot else ''})"
     reader = StatementReader()
     if reader.feed(text):
-        raise UsageError("--where and --partition-by hold expressions, without a ;")
+        raise UsageError("--where and --partition-by take expressions, without a ;")
     return SqlRequest(text)
 
 

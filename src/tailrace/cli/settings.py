@@ -1,7 +1,7 @@
-"""What the server is told: defaults, then the configuration file, then the command line.
+"""The settings of a server: defaults, then the configuration file, then the command line.
 
-The file is TOML with one table per section below. A key that no section knows is refused: a misspelt setting that is silently
-ignored is worse than a server that does not start.
+The file is TOML with one table for each section below. An unknown key is an error: a misspelt setting that is silently ignored
+is worse than a server that does not start.
 """
 
 import tomllib
@@ -21,20 +21,20 @@ from tailrace.model.limits import Limits
 from tailrace.model.suggestions import did_you_mean
 
 _MAY_BE_ZERO = {"node": MAX_NODE, "survey_percent": 100}
-"""Settings of the broker, with the most that each may be."""
+"""Settings of the broker that may be 0, each with its maximum."""
 
 
 class ServerSection(msgspec.Struct, frozen=True, kw_only=True):
-    """`[server]`: the same names as the flags of `tailrace serve`, which win over it."""
+    """`[server]`: the same names as the flags of `tailrace serve`, which override it."""
 
     data: str | None = None
-    """Folder that holds everything; made if it is not there."""
+    """Folder that holds everything; created if it does not exist."""
     http: str = "127.0.0.1:8080"
     """Address of the HTTP listener. Port 0 takes any free port; the ready line says which."""
     kafka: str = "127.0.0.1:9092"
     """Address of the Kafka listener. Port 0 takes any free port."""
     advertise: str | None = None
-    """Where Kafka clients are told to connect, if that is not the address of the listener."""
+    """Address that Kafka clients are told to connect to, if it is not that of the listener."""
     durability: Durability = "fsync"
     """`fsync`: an acknowledged record survives power loss. `relaxed`: it survives a crash of the process only."""
     allow_remote: bool = False
@@ -87,7 +87,7 @@ def resolve_settings(
     durability: Durability | None = None,
     allow_remote: bool = False,
 ) -> ServerSettings:
-    """Lay the command line over the file and check what comes out."""
+    """Override the file with the command line, and check the result."""
     server = configuration.server
     folder = data or (Path(server.data) if server.data else None)
     if folder is None:
@@ -132,7 +132,7 @@ def _check_keys(raw: Mapping[str, Any], known: type[msgspec.Struct], path: str) 
 
 
 def _expected_value(kind: Any) -> str:
-    """What a value of this type looks like in the file."""
+    """Describe what a value of this type looks like in the file."""
     if get_origin(kind) is Literal:
         return " or ".join(f'"{choice}"' for choice in get_args(kind))
     if kind is bool:

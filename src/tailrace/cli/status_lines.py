@@ -1,7 +1,7 @@
-"""Lines that a long-running command prints about itself. It goes on where nobody can read them any more.
+"""Status lines of long-running commands, which never fail because a line can't be printed.
 
-A server or a pipeline must not end because its terminal was closed or the disk of its log is full. Loaded by servers, which
-do without the libraries of the command line.
+A server or a pipeline must not end because its terminal was closed or the disk with its output is full. Servers import this
+module, so it must not import the libraries of the command line.
 """
 
 import contextlib
@@ -11,15 +11,15 @@ from typing import TextIO
 
 
 def open_missing_streams() -> None:
-    """Lead stdin, stdout and stderr nowhere where the process was started without them.
+    """Open `/dev/null` for stdin, stdout and stderr if the process was started without them.
 
-    Else the next file or socket to be opened has their number, and what anybody writes to stdout goes there.
+    Otherwise the next file or socket would get their descriptor, and output to stdout would be written into it.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            # The lowest number that is free, which is this one.
+            # The kernel gives the lowest free descriptor, which is this one.
             os.open(os.devnull, os.O_RDWR)
 
 
@@ -28,19 +28,19 @@ def print_status(line: str) -> None:
 
 
 def print_error(line: str) -> None:
-    """Say it on stderr."""
+    """Print a line on stderr."""
     _write(sys.stderr, line)
 
 
 def _write(stream: TextIO | None, line: str) -> None:
     if stream is None:
-        # Python has none where the process was started without.
+        # Python sets it to None if the process was started without it.
         return
     try:
         stream.write(f"{line}\n")
         stream.flush()
     except BrokenPipeError:
-        # Else Python would try once more at its end, and change the exit code.
+        # Otherwise Python would flush once more at exit, and change the exit code.
         with contextlib.suppress(OSError, ValueError):
             _redirect_to_devnull(stream.fileno())
     except (OSError, ValueError):

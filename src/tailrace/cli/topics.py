@@ -1,4 +1,4 @@
-"""`tailrace topics`: make, look at, change, empty and delete topics."""
+"""`tailrace topics`: list, create, describe, alter, clear and delete topics."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name or alias.")]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="A setting, such as retention_seconds=3600; null takes it away."),
+    typer.Option("--set", metavar="NAME=VALUE", help="A setting, such as retention_seconds=3600; null removes it."),
 ]
-_PLACE = ("partition_id", "start_offset", "end_offset")
+_OFFSET_FIELDS = ("partition_id", "start_offset", "end_offset")
 _TEXT_SETTINGS = frozenset({"dedup", "timestamps"})
 
 
@@ -35,7 +35,7 @@ def topics_app() -> CommandGroup:
 
 
 def list_topics(as_json: JsonOption = False, server: ServerOption = DEFAULT_SERVER) -> None:
-    """List topics with what they hold.
+    """List topics with their partitions, records, size and retention.
 
     [bold]Example[/]
     tailrace topics list
@@ -56,18 +56,18 @@ def list_topics(as_json: JsonOption = False, server: ServerOption = DEFAULT_SERV
         [each["name"], f"{each['partitions']}", f"{each['records']:,}", size(each["bytes"]), _kept(each), each["alias"] or ""]
         for each in topics
     ]
-    print_table(headings, rows, "there are no topics; make one with: tailrace topics create NAME")
+    print_table(headings, rows, "there are no topics; create one with: tailrace topics create NAME")
 
 
 def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Parts between dots: shop.orders.")],
-    partitions: Annotated[int, typer.Option("--partitions", metavar="N", min=1, help="How many.")] = 1,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Segments separated by dots: shop.orders.")],
+    partitions: Annotated[int, typer.Option("--partitions", metavar="N", min=1, help="Number of partitions.")] = 1,
     alias: Annotated[str | None, typer.Option("--alias", metavar="NAME", help="A second name.")] = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
-    """Make a topic. One that is there already and like that is left alone; more partitions make it grow.
+    """Create a topic. An existing one with the same settings is left as it is; more partitions are added to it.
 
     [bold]Examples[/]
     tailrace topics create shop.orders --partitions 3
@@ -78,11 +78,11 @@ def create(
     body = {"name": name, "partitions": partitions, "alias": alias, "settings": _settings(settings)}
     with ServerApi(server) as api:
         topic = api.post("/api/topics", body)
-    _tell(topic, as_json=as_json)
+    _print_topic(topic, as_json=as_json)
 
 
 def describe(topic: TopicArgument, as_json: JsonOption = False, server: ServerOption = DEFAULT_SERVER) -> None:
-    """Show a topic: its settings, and where its partitions begin and end.
+    """Show a topic: its settings, and the first and last offsets of its partitions.
 
     [bold]Example[/]
     tailrace topics describe shop.orders
@@ -98,19 +98,21 @@ def describe(topic: TopicArgument, as_json: JsonOption = False, server: ServerOp
         return
     print_properties([("topic", found["name"]), ("alias", found["alias"]), *found["settings"].items()])
     headings = [Heading(name, is_number=True) for name in ("partition", "start", "end", "records", "size")]
-    rows = [[*(str(each[name]) for name in _PLACE), f"{_records(each):,}", size(each["size_bytes"])] for each in partitions]
+    rows = [
+        [*(str(each[name]) for name in _OFFSET_FIELDS), f"{_records(each):,}", size(each["size_bytes"])] for each in partitions
+    ]
     print_table(headings, rows, "it has no partitions")
 
 
 def alter(
     topic: TopicArgument,
-    partitions: Annotated[int | None, typer.Option("--partitions", metavar="N", min=1, help="Grow to so many.")] = None,
-    alias: Annotated[str | None, typer.Option("--alias", metavar="NAME", help="A second name; '' takes it away.")] = None,
+    partitions: Annotated[int | None, typer.Option("--partitions", metavar="N", min=1, help="Grow to this.")] = None,
+    alias: Annotated[str | None, typer.Option("--alias", metavar="NAME", help="A second name; '' removes it.")] = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
-    """Change a topic; what is not named stays as it is.
+    """Change a topic; settings that are not given stay as they are.
 
     [bold]Examples[/]
     tailrace topics alter shop.orders --partitions 6
@@ -127,13 +129,13 @@ def alter(
 
     with ServerApi(server) as api:
         found = api.patch(_path(topic), body)
-    _tell(found, as_json=as_json)
+    _print_topic(found, as_json=as_json)
 
 
 def clear(
     topic: TopicArgument, yes: YesOption = False, as_json: JsonOption = False, server: ServerOption = DEFAULT_SERVER
 ) -> None:
-    """Remove all records of a topic; offsets go on where they were.
+    """Delete all records of a topic; its offsets continue where they were.
 
     [bold]Example[/]
     tailrace topics clear shop.orders --yes
@@ -142,15 +144,15 @@ def clear(
 
     with ServerApi(server) as api:
         name, records = _content(api, topic)
-        confirm(f"{counted(records, 'record')} of {name} will be gone.", yes=yes)
+        confirm(f"{counted(records, 'record')} of {name} will be deleted.", yes=yes)
         api.sql(f"CLEAR TOPIC {quoted(name)}")
-    _tell_done("cleared", name, as_json=as_json)
+    _print_done("cleared", name, as_json=as_json)
 
 
 def delete(
     topic: TopicArgument, yes: YesOption = False, as_json: JsonOption = False, server: ServerOption = DEFAULT_SERVER
 ) -> None:
-    """Delete a topic with its records and the offsets of its groups. Refused while routes lead to it.
+    """Delete a topic with its records and the offsets of its groups. Not possible while routes lead to it.
 
     [bold]Example[/]
     tailrace topics delete shop.orders --yes
@@ -159,9 +161,9 @@ def delete(
 
     with ServerApi(server) as api:
         name, records = _content(api, topic)
-        confirm(f"{name} will be gone, with {counted(records, 'record')} and the offsets of its groups.", yes=yes)
+        confirm(f"{name} will be deleted, with {counted(records, 'record')} and the offsets of its groups.", yes=yes)
         api.delete(_path(name))
-    _tell_done("deleted", name, as_json=as_json)
+    _print_done("deleted", name, as_json=as_json)
 
 
 def _path(topic: str) -> str:
@@ -169,7 +171,7 @@ def _path(topic: str) -> str:
 
 
 def _content(api: "ServerApi", topic: str) -> tuple[str, int]:
-    """Its real name, and how many records are at stake."""
+    """Return the topic's name, where an alias may be given, and its number of records."""
     name = api.get(_path(topic))["name"]
     return name, sum(map(_records, api.pages(f"{_path(topic)}/partitions", "partitions")))
 
@@ -196,14 +198,14 @@ def _settings(given: list[str] | None) -> dict[str, Any]:
     return found
 
 
-def _tell_done(what: str, name: str, *, as_json: bool) -> None:
+def _print_done(what: str, name: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"name": name, what: True})
     else:
         typer.echo(f"{what} {name}")
 
 
-def _tell(topic: dict[str, Any], *, as_json: bool) -> None:
+def _print_topic(topic: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(topic)
         return
@@ -212,8 +214,8 @@ def _tell(topic: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _kept(topic: dict[str, Any]) -> str:
-    """What retention leaves."""
-    seconds, most = topic["retention_seconds"], topic["retention_max_bytes"]
+    """Describe the topic's retention."""
+    seconds, max_bytes = topic["retention_seconds"], topic["retention_max_bytes"]
     parts = [f"{seconds:,} s"] if seconds is not None else []
-    parts += [size(most)] if most is not None else []
+    parts += [size(max_bytes)] if max_bytes is not None else []
     return ", ".join(parts) or "for ever"

@@ -1,4 +1,4 @@
-"""`tailrace up`: a server and its pipeline, started, watched and stopped together."""
+"""`tailrace up`: a server and its pipeline, started, supervised and stopped together."""
 
 import contextlib
 import os
@@ -46,9 +46,9 @@ def up(
 ) -> None:
     """Run a server and its pipeline together, in one terminal.
 
-    Each line says which of the two it comes from. The pipeline is started again
-    if it ends; where Spark or Java is missing, the server runs without it and
-    changes wait in the log. Ctrl-C stops both.
+    Each line of output is prefixed with the process that printed it. The
+    pipeline is restarted if it ends; without Spark or Java, the server runs
+    alone and changes wait in the log. Ctrl-C stops both.
 
     [bold]Examples[/]
     tailrace up
@@ -60,24 +60,24 @@ def up(
     from tailrace.pipeline.session import check_spark
 
     command = [sys.executable, "-m", "tailrace"]
-    # What is not said here is left to the file, if there is one.
+    # Flags that are not given are left to the configuration file, if there is one.
     folder = _DATA if data is None and config is None else data
-    said = {
+    flags = {
         "--data": folder,
         "--http": http,
         "--kafka": kafka,
         "--config": config,
         "--accept-loss-after": accept_loss_after,
     }
-    serve = [*command, "serve", *(word for flag, value in said.items() if value is not None for word in (flag, str(value)))]
+    serve = [*command, "serve", *(word for flag, value in flags.items() if value is not None for word in (flag, str(value)))]
     supervisor = Supervisor(_print_line)
-    # A terminal that is closed stops both in order, too, unless `nohup` says otherwise.
+    # Closing the terminal also stops both in order, unless it runs under `nohup`.
     hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
     for number in (signal.SIGTERM, signal.SIGINT, *hangup):
         signal.signal(number, lambda *_: supervisor.stop())
     ready = supervisor.start(ManagedProcess(_SERVER, serve, is_essential=True), until=_READY)
     if ready is not None:
-        # As it says itself: a port of 0 is known only now.
+        # The ready line has the real port, if port 0 was given.
         url = ready.partition(_READY)[2].partition(",")[0]
         try:
             check_spark(master)
@@ -92,16 +92,16 @@ def up(
         raise typer.Exit(code if code > 0 else ExitCode.REFUSED)
 
 
-def _print_line(part: str, line: str) -> None:
-    print_status(f"{part:>8} | {line}")
+def _print_line(name: str, line: str) -> None:
+    print_status(f"{name:>8} | {line}")
 
 
 _STOP_SECONDS = 14.0
-"""Of one part, so that two are stopped within half a minute."""
+"""How long one process may take to stop, so that both stop within half a minute."""
 _FIRST_PAUSE_SECONDS = 1.0
-_LONGEST_PAUSE_SECONDS = 60.0
-_STEADY_SECONDS = 60.0
-"""A part that ran so long has not failed at its start; the next pause is short again."""
+_MAX_PAUSE_SECONDS = 60.0
+_STABLE_SECONDS = 60.0
+"""A process that ran this long did not fail at its start; the next pause is short again."""
 
 PrintLine = Callable[[str, str], None]
 
@@ -113,55 +113,62 @@ class ManagedProcess(NamedTuple):
 
 
 class Supervisor:
-    def __init__(self, say: PrintLine) -> None:
-        self._say = say
+    """Runs processes together. If an essential one ends, all are stopped.
+
+    Any other process is started again, after a pause that grows while it keeps failing. Processes are stopped in the reverse
+    order of their start, each with time to finish. If the supervisor itself is killed, they end by themselves
+    (`model/parent_process.py`).
+    """
+
+    def __init__(self, print_line: PrintLine) -> None:
+        self._print_line = print_line
         self._running: list[_RunningProcess] = []
         self._ended: queue.Queue[_RunningProcess | None] = queue.Queue()
 
-    def start(self, part: ManagedProcess, until: str | None = None) -> str | None:
-        """Start it. With `until`, wait for the line that holds this text and return it, or `None` when it ended without one."""
-        running = _RunningProcess(part, self._say, self._ended, until)
+    def start(self, managed: ManagedProcess, until: str | None = None) -> str | None:
+        """Start a process. With `until`, wait for the line that has this text and return it; `None` if it ended without it."""
+        running = _RunningProcess(managed, self._print_line, self._ended, until)
         self._running.append(running)
         running.start()
         running.ready.wait()
         return running.ready_line
 
     def stop(self) -> None:
-        """Called by a signal handler: only leaves word."""
+        """Make `run` stop everything. Only puts a message into a queue, so a signal handler may call it."""
         self._ended.put(None)
 
     def run(self) -> int:
-        """Until a stop or the end of an essential part, whose exit code is returned."""
+        """Run until `stop` or the end of an essential process, and return that process's exit code."""
         code = 0
         while True:
             ended = self._ended.get()
             if ended is None:
                 break
-            if ended.part.is_essential:
+            if ended.managed.is_essential:
                 code = ended.code
-                self._say(ended.part.name, f"ended with exit code {code}; stopping the rest")
+                self._print_line(ended.managed.name, f"ended with exit code {code}; stopping the rest")
                 break
             pause = ended.pause()
-            self._say(ended.part.name, f"ended with exit code {ended.code}; starting it again in {pause:g} s")
+            self._print_line(ended.managed.name, f"ended with exit code {ended.code}; starting it again in {pause:g} s")
             again = threading.Timer(pause, ended.start)
             again.daemon = True
             again.start()
         for running in reversed(self._running):
             running.stop()
-            # What an essential part says at its end is known only now.
-            code = code or (running.code if running.part.is_essential else 0)
+            # The exit code of an essential process is known only now.
+            code = code or (running.code if running.managed.is_essential else 0)
         return code
 
 
 class _RunningProcess:
     def __init__(
-        self, part: ManagedProcess, say: PrintLine, ended: "queue.Queue[_RunningProcess | None]", until: str | None
+        self, managed: ManagedProcess, print_line: PrintLine, ended: "queue.Queue[_RunningProcess | None]", until: str | None
     ) -> None:
-        self.part = part
+        self.managed = managed
         self.ready = threading.Event()
         self.ready_line: str | None = None
         self.code = 0
-        self._say = say
+        self._print_line = print_line
         self._ended = ended
         self._until = until
         self._started_at = 0.0
@@ -177,9 +184,9 @@ class _RunningProcess:
             if self._is_stopping:
                 return
             self._started_at = time.monotonic()
-            # A session of its own, so that Ctrl-C in the terminal reaches only the supervisor, which stops the parts in order.
+            # Its own session, so that Ctrl-C in the terminal reaches only the supervisor, which stops the processes in order.
             self._process = subprocess.Popen(  # noqa: S603
-                self.part.command,
+                self.managed.command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -202,25 +209,25 @@ class _RunningProcess:
             try:
                 process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
-                self._say(self.part.name, f"not finished after {_STOP_SECONDS:g} s; ended")
+                self._print_line(self.managed.name, f"not stopped after {_STOP_SECONDS:g} s; ended by force")
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        # Its last words belong into the log. What it left behind may keep the pipe open, so not for ever.
+        # Wait for its last lines, but not for ever: a child that it left behind may keep the pipe open.
         self._following.join(1.0)
         self.code = process.returncode
 
     def pause(self) -> float:
-        """How long to wait before the next start."""
-        if time.monotonic() - self._started_at > _STEADY_SECONDS:
+        """Return how long to wait before the next start."""
+        if time.monotonic() - self._started_at > _STABLE_SECONDS:
             self._pause = _FIRST_PAUSE_SECONDS
         pause = self._pause
-        self._pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        self._pause = min(2 * pause, _MAX_PAUSE_SECONDS)
         return pause
 
     def _follow(self, process: "subprocess.Popen[str]") -> None:
         for line in process.stdout or ():
-            self._say(self.part.name, line.rstrip("\n"))
+            self._print_line(self.managed.name, line.rstrip("\n"))
             if self._until is not None and self._until in line:
                 self.ready_line = line
                 self.ready.set()

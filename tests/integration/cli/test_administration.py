@@ -94,7 +94,7 @@ def test_somebody_at_a_terminal_is_asked_first(at_terminal: At, tailrace: Comman
     create(server.url, f"asked.{answer}")
     publish(server.url, f"asked.{answer}", 1, 2)
     terminal = at_terminal("topics", "clear", f"asked.{answer}")
-    terminal.wait_for(f"2 records of asked.{answer} will be gone. Continue? [y/N]:")
+    terminal.wait_for(f"2 records of asked.{answer} will be deleted. Continue? [y/N]:")
     terminal.type(answer + ENTER)
     assert terminal.end() == (0 if answer == "y" else 1)
     kept = tailrace.done("consume", f"asked.{answer}", "--format", "value").out

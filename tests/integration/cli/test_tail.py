@@ -66,7 +66,7 @@ def test_ctrl_c_says_where_to_go_on(server: ServerProcess, tailrace: Commands) -
 def test_a_cursor_without_a_word_on_whether_it_was_seen_is_refused(tailrace: Commands) -> None:
     ended = tailrace.run("tail", "orders", "--cursor", "4711")
     assert (ended.code, ended.out) == (2, "")
-    assert "--after 4711 begins with the message behind that cursor, --after 4710 with the message itself" in ended.err
+    assert "--after 4711 starts with the message after that cursor, --after 4710 with the message itself" in ended.err
     both = tailrace.run("tail", "orders", "--cursor", "beginning", "--after", "1")
     assert both.code == 2
 

@@ -38,7 +38,7 @@ def test_an_event_that_was_cut_off_is_none() -> None:
     assert list(parse_events([b'id: 1\ndata: {"half'])) == []
 
 
-def written(data: bytes, most_lines: int = 1_000, most_bytes: int = 1 << 20) -> list[LineBatch]:
+def written(data: bytes, max_lines: int = 1_000, max_bytes: int = 1 << 20) -> list[LineBatch]:
     """What comes out of a pipe that this was written to."""
     reading, writing = os.pipe()
 
@@ -49,7 +49,7 @@ def written(data: bytes, most_lines: int = 1_000, most_bytes: int = 1 << 20) -> 
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        return list(line_batches(reading, most_lines, most_bytes))
+        return list(line_batches(reading, max_lines, max_bytes))
     finally:
         writer.join()
         os.close(reading)
@@ -57,7 +57,7 @@ def written(data: bytes, most_lines: int = 1_000, most_bytes: int = 1 << 20) -> 
 
 def test_portions_hold_so_many_lines_and_say_which() -> None:
     data = b"".join(b"%d\n" % number for number in range(100_000))
-    found = written(data, most_lines=999)
+    found = written(data, max_lines=999)
     assert [line for portion in found for line in portion.lines] == [b"%d" % number for number in range(100_000)]
     assert all(len(portion.lines) <= 999 for portion in found)
     assert all(portion.lines[0] == b"%d" % (portion.first_line - 1) for portion in found)
@@ -65,7 +65,7 @@ def test_portions_hold_so_many_lines_and_say_which() -> None:
 
 
 def test_portions_hold_so_many_bytes() -> None:
-    found = written(b"x" * 600 + b"\n" + b"y" * 600 + b"\n" + b"z" * 5_000 + b"\n", most_bytes=1_000)
+    found = written(b"x" * 600 + b"\n" + b"y" * 600 + b"\n" + b"z" * 5_000 + b"\n", max_bytes=1_000)
     assert [[line[:1] for line in portion.lines] for portion in found] == [[b"x"], [b"y"], [b"z"]]
 
 

@@ -1,4 +1,8 @@
-"""The words of our SQL, for completion and colours. What may stand where is the server's business."""
+"""What the prompt knows of our SQL: completion by Tab, and syntax colours.
+
+Completion offers names where names are expected, columns of the tables that the text mentions, and keywords. Only the server
+knows the full grammar.
+"""
 
 import re
 import time
@@ -48,18 +52,21 @@ SYSTEM_TABLES = tuple(
 )
 
 
-_FRESH_SECONDS = 30.0
-_MOST_NAMES = 5_000
+_CACHE_SECONDS = 30.0
+_MAX_NAMES = 5_000
 
 
 class KnownNames(NamedTuple):
     topics: Sequence[str] = ()
     tables: Mapping[str, Sequence[str]] = {}
-    """Each with its columns."""
+    """The columns of each table."""
 
 
 class ServerNames:
-    """Asked for in the completer's thread, forgotten by the prompt's. Where there is no answer, the old names must do."""
+    """The server's names of topics, tables and columns, cached for a while. If the server does not answer, old names stay.
+
+    The completer's thread calls `get`, the prompt's thread `forget`.
+    """
 
     def __init__(self, connect: Callable[[], ServerApi]) -> None:
         self._connect = connect
@@ -70,21 +77,21 @@ class ServerNames:
     def get(self) -> KnownNames:
         with self._lock:
             if time.monotonic() >= self._fresh_until:
-                self._fresh_until = time.monotonic() + _FRESH_SECONDS
+                self._fresh_until = time.monotonic() + _CACHE_SECONDS
                 with suppress(CommandError, TailraceError):
                     self._known = self._ask()
             return self._known
 
     def forget(self) -> None:
-        """Names may have changed; ask again when they are needed."""
+        """Ask the server again the next time, because names may have changed."""
         self._fresh_until = 0.0
 
     def _ask(self) -> KnownNames:
         with self._connect() as server:
-            topics = [topic["name"] for topic in islice(server.pages("/api/topics", "topics"), _MOST_NAMES)]
+            topics = [topic["name"] for topic in islice(server.pages("/api/topics", "topics"), _MAX_NAMES)]
             tables = {
                 table["name"]: [column["name"] for column in table["columns"]]
-                for table in islice(server.pages("/api/tables", "tables"), _MOST_NAMES)
+                for table in islice(server.pages("/api/tables", "tables"), _MAX_NAMES)
             }
         return KnownNames(topics, tables)
 
@@ -130,7 +137,7 @@ def _candidates(before: str, text: str, typed: str, names: KnownNames) -> Iterat
 
 
 def _columns(text: str, names: KnownNames) -> list[str]:
-    """Of the tables and topics that are mentioned anywhere in the text."""
+    """Return the columns of the tables and topics that the text mentions."""
     mentioned = {word.replace('"', "") for word in _WORD.findall(text)}
     found: dict[str, None] = {}
     for table, columns in names.tables.items():
@@ -142,7 +149,7 @@ def _columns(text: str, names: KnownNames) -> list[str]:
 
 
 def _keywords(typed: str) -> Iterator[tuple[str, str]]:
-    """In the case in which the word was begun."""
+    """Yield keywords, in the case in which the word was started."""
     for word in KEYWORDS:
         if word.startswith(typed.upper()):
             yield "keyword", word.lower() if typed and typed == typed.lower() else word
@@ -156,8 +163,10 @@ def _matching(kind: str, names: Iterable[str], typed: str) -> Iterator[tuple[str
 
 
 class TailraceLexer(RegexLexer):  # type: ignore[misc]
+    """Colours SQL as it is typed."""
+
     name = "Tailrace SQL"
-    flags = 2  # re.IGNORECASE; the base class wants a plain number
+    flags = 2  # re.IGNORECASE; the base class needs a plain number
     tokens: ClassVar[dict[str, list[object]]] = {
         "root": [
             (r"\s+", Text),

@@ -1,8 +1,8 @@
 r"""The prompt of `tailrace sql`.
 
-Enter sends when the last statement has its `;`, else it begins a new line. From BEGIN to COMMIT statements are gathered, and
-the prompt shows a star, because a transaction is one request. Ctrl-C stops the statement that runs, or clears what was typed;
-it never ends the prompt.
+Enter sends if the last statement has its `;`, else it starts a new line. From BEGIN to COMMIT statements are collected, and the
+prompt shows a star, because a transaction is one request. Ctrl-C cancels the running statement, or clears what was typed;
+it never ends the prompt. What was typed is kept from one session to the next in a file in the user's state folder.
 """
 
 import os
@@ -28,14 +28,14 @@ from tailrace.model.errors import UnknownTableError
 HELP = r"""Statements end with ; and may have several lines.
 Tab completes, the arrow up brings back what was typed before.
 
-  \d NAME    a table or topic; \d alone lists them all
+  \d NAME    describe a table or topic; \d alone lists them all
   \t         timing on or off
-  \x         rows below each other: always, never, or as needed
-  \q, quit   the end, as Ctrl-D
-  \?, help   this
+  \x         one value per line: always, never, or as needed
+  \q, quit   quit, as Ctrl-D
+  \?, help   this help
 
-BEGIN gathers statements until COMMIT, and then sends them as one request.
-Ctrl-C stops the statement that runs. The statements: docs/reference/sql.md"""
+BEGIN collects statements until COMMIT, and then sends them as one request.
+Ctrl-C cancels the running statement. The statements: docs/reference/sql.md"""
 
 _QUIT = frozenset({"\\q", "quit", "exit"})
 _HELP = frozenset({"\\?", "\\h", "help"})
@@ -47,7 +47,7 @@ class Prompt:
         self._server = server
         self._names = names
         self._printer = printer
-        self._execution = SqlRunner(server, printer)
+        self._runner = SqlRunner(server, printer)
         self._requests = RequestGrouper()
         self._session: PromptSession[str] = PromptSession(
             message=lambda: "tailrace*> " if self._requests.is_in_transaction else "tailrace> ",
@@ -75,7 +75,7 @@ class Prompt:
             except EOFError:
                 break
         if self._requests.is_in_transaction:
-            print_note("the transaction was not committed; nothing of it was sent")
+            print_note("the transaction was not committed; none of it was sent")
 
     def _take(self, text: str) -> None:
         if _word(text) in _HELP:
@@ -89,11 +89,11 @@ class Prompt:
         reader = StatementReader()
         for statement in reader.feed(text + "\n"):
             if statement.begins_transaction and not self._requests.is_in_transaction:
-                print_note("a transaction is one request: what follows is gathered, and sent at COMMIT")
+                print_note("a transaction is one request: statements are collected, and sent at COMMIT")
             if statement.words[0] in _NAMING:
                 self._names.forget()
             for request in self._requests.add(statement):
-                if self._execution.run(request) is not ExitCode.OK:
+                if self._runner.run(request) is not ExitCode.OK:
                     return
 
     def _command(self, text: str) -> None:
@@ -101,11 +101,11 @@ class Prompt:
         if command == "\\d" and rest.strip():
             self._describe(rest.strip().replace('"', ""))
         elif command == "\\d":
-            self._execution.run(SqlRequest("SHOW TABLES; SHOW TOPICS;"))
+            self._runner.run(SqlRequest("SHOW TABLES; SHOW TOPICS;"))
         elif command in ("\\t", "\\x"):
             print_note(self._toggle(command))
         else:
-            print_note(f"there is no {command}; \\? lists what there is")
+            print_note(f"there is no {command}; \\? lists the commands")
 
     def _toggle(self, command: str) -> str:
         if not isinstance(self._printer, TablePrinter):
@@ -114,9 +114,9 @@ class Prompt:
             self._printer.timing = not self._printer.timing
             return f"timing is {'on' if self._printer.timing else 'off'}"
         turns = {None: True, True: False, False: None}
-        names = {None: "where columns have no room", True: "always", False: "never"}
+        names = {None: "where columns don't fit", True: "always", False: "never"}
         self._printer.is_vertical = turns[self._printer.is_vertical]
-        return f"rows below each other: {names[self._printer.is_vertical]}"
+        return f"one value per line: {names[self._printer.is_vertical]}"
 
     def _describe(self, name: str) -> None:
         def ask() -> list[Result]:
@@ -125,7 +125,7 @@ class Prompt:
             except UnknownTableError:
                 return self._server.sql(f"DESCRIBE TOPIC {quoted(name)}")
 
-        self._execution.attempt(SqlRequest(f"DESCRIBE TOPIC {quoted(name)}"), ask)
+        self._runner.attempt(SqlRequest(f"DESCRIBE TOPIC {quoted(name)}"), ask)
 
 
 def _word(text: str) -> str:
@@ -133,7 +133,7 @@ def _word(text: str) -> str:
 
 
 def is_complete(text: str) -> bool:
-    """Whether Enter sends it."""
+    """Return whether Enter sends this text."""
     stripped = text.strip()
     if not stripped or stripped.startswith("\\") or stripped.lower() in _QUIT | _HELP:
         return True
@@ -160,9 +160,9 @@ def _enter_sends_what_is_complete() -> KeyBindings:
     return keys
 
 
-_MOST_BYTES = 2 * 1024 * 1024
-_ENTRY = b"\n# "
-"""How the file begins an entry."""
+_MAX_HISTORY_BYTES = 2 * 1024 * 1024
+_ENTRY_START = b"\n# "
+"""How an entry of the file starts."""
 
 
 def history_file() -> Path:
@@ -174,20 +174,20 @@ def open_history(file: Path) -> History:
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file.touch(mode=0o600)
-        if file.stat().st_size > _MOST_BYTES:
+        if file.stat().st_size > _MAX_HISTORY_BYTES:
             _cut(file)
         with file.open("ab"):
             pass
     except OSError as error:
-        print_note(f"what you type is not remembered: {error.filename}: {error.strerror}")
+        print_note(f"the history can't be saved: {error.filename}: {error.strerror}")
         return InMemoryHistory()
     return FileHistory(file)
 
 
 def _cut(file: Path) -> None:
-    """By way of a second file, so that a crash loses nothing."""
-    newer = file.read_bytes()[-_MOST_BYTES // 2 :]
-    begin = newer.find(_ENTRY)
+    """Keep the newer half of the file. It is written to a second file first, so that a crash loses nothing."""
+    newer = file.read_bytes()[-_MAX_HISTORY_BYTES // 2 :]
+    begin = newer.find(_ENTRY_START)
     shorter = file.with_name(f"{file.name}.{os.getpid()}")
     shorter.touch(mode=0o600)
     shorter.write_bytes(newer[max(0, begin) :])

@@ -1,7 +1,7 @@
-"""Results of statements as a table for people, as JSON or as CSV.
+"""Runs SQL requests and prints their results: as a table for people, as JSON or as CSV.
 
-JSON is one object for each row, in a line of its own; CSV has a line of names before the rows. Both write rows and nothing
-else. A table also tells what was done and how long it took, and shows the first rows only; JSON and CSV have all.
+JSON is one object for each row, each on its own line; CSV has a line of names before the rows. Both print only rows, and all of
+them. A table also shows the status and the time, and only the first rows.
 """
 
 import codecs
@@ -24,31 +24,31 @@ from tailrace.model.text import counted, csv_field, distinct_names
 
 _SHOWN_ROWS = 1_000
 _NARROW = 20
-"""Cells of this width are still readable when they are folded; what has no room for so much is shown row by row."""
+"""Cells folded to this width are still readable; with less room, rows are shown vertically."""
 _NUMBERS = ("smallint", "integer", "bigint", "double", "decimal")
 _NULL = "null"
 
 Row = Sequence[str | None]
 Result = dict[str, Any]
-"""As `POST /api/sql` answers."""
+"""A result in the response of `POST /api/sql`."""
 
 
 class ResultPrinter(Protocol):
     def show(self, result: Result, seconds: float | None = None) -> None:
-        """`seconds` is how long the request took, for the last result of it."""
+        """Print a result. `seconds` is how long the request took, given with its last result."""
 
 
 @runtime_checkable
 class StreamingResultPrinter(Protocol):
-    """Prints rows of one query as the server writes them in a format, however many they are."""
+    """Prints the rows of one query as the server sends them in this format, however many."""
 
     media_type: str
 
-    def show_pieces(self, pieces: Iterable[bytes]) -> None: ...
+    def show_chunks(self, chunks: Iterable[bytes]) -> None: ...
 
 
 def printer_for(wanted: RowFormat | None, *, timing: bool = False) -> ResultPrinter:
-    """A table on a terminal and JSON elsewhere, unless told otherwise."""
+    """Return the printer for this format; by default a table on a terminal and JSON elsewhere."""
     chosen = wanted or (RowFormat.TABLE if sys.stdout.isatty() else RowFormat.JSON)
     if chosen is RowFormat.TABLE:
         return TablePrinter(timing=timing)
@@ -59,7 +59,7 @@ class TablePrinter:
     def __init__(self, *, timing: bool) -> None:
         self.timing = timing
         self.is_vertical: bool | None = None
-        """One row below the other; `None` does so where columns have no room beside each other."""
+        """Whether each row is shown as a list of its values; `None` does so if the columns don't fit."""
 
     def show(self, result: Result, seconds: float | None = None) -> None:
         names = [printable(column["name"]) for column in result["columns"]]
@@ -109,8 +109,8 @@ class TablePrinter:
 class JsonPrinter:
     media_type = "application/x-ndjson"
 
-    def show_pieces(self, pieces: Iterable[bytes]) -> None:
-        _write(pieces)
+    def show_chunks(self, chunks: Iterable[bytes]) -> None:
+        _write(chunks)
 
     def show(self, result: Result, seconds: float | None = None) -> None:
         names = distinct_names([column["name"] for column in result["columns"]])
@@ -122,15 +122,15 @@ class JsonPrinter:
 
 
 class CsvPrinter:
-    """Null is an empty field and an empty text is `""`, so that the two stay different."""
+    """Prints CSV. Null is an empty field and an empty text is `""`, so that the two differ."""
 
     media_type = "text/csv"
 
     def __init__(self) -> None:
         self._is_first = True
 
-    def show_pieces(self, pieces: Iterable[bytes]) -> None:
-        _write(pieces, "" if self._is_first else "\n")
+    def show_chunks(self, chunks: Iterable[bytes]) -> None:
+        _write(chunks, "" if self._is_first else "\n")
         self._is_first = False
 
     def show(self, result: Result, seconds: float | None = None) -> None:
@@ -148,10 +148,10 @@ class CsvPrinter:
             yield ",".join(map(csv_field, row)) + "\n"
 
 
-def _write(pieces: Iterable[bytes], before: str = "") -> None:
+def _write(chunks: Iterable[bytes], before: str = "") -> None:
     decode = codecs.getincrementaldecoder("utf-8")().decode
     sys.stdout.write(before)
-    sys.stdout.writelines(map(decode, pieces))
+    sys.stdout.writelines(map(decode, chunks))
     sys.stdout.flush()
 
 
@@ -159,12 +159,12 @@ def note_if_truncated(result: Result) -> bool:
     if not result.get("truncated"):
         return False
     limit = "answer_bytes" if result["status"].startswith("CONSUME") else "query_rows"
-    print_note(f"tailrace: there are more rows than the {len(result['rows']):,} here; the server's limit {limit} cut them off")
+    print_note(f"tailrace: only the first {len(result['rows']):,} rows are shown; the server's limit {limit} cut off the rest")
     return True
 
 
 def _width(names: Iterable[str], rows: Sequence[Row]) -> int:
-    """Of a table whose cells are folded as far as they can be read."""
+    """Return the width of a table whose cells are folded as far as they stay readable."""
     from rich.cells import cell_len
 
     widths = [
@@ -175,7 +175,7 @@ def _width(names: Iterable[str], rows: Sequence[Row]) -> int:
 
 
 def _folded(name: str) -> str:
-    """A name over several lines."""
+    """Return a name that can be shown on several lines."""
     return name.replace("_", "_\n")
 
 
@@ -194,6 +194,8 @@ Parameters = Sequence[object] | Mapping[str, object]
 
 
 class SqlRunner:
+    """Sends requests and prints what comes back, the same way for the prompt and for scripts."""
+
     def __init__(
         self, server: ServerApi, printer: ResultPrinter, source: str = "", before_output: Callable[[], None] = lambda: None
     ) -> None:
@@ -203,18 +205,18 @@ class SqlRunner:
         self._before_output = before_output
 
     def run(self, request: SqlRequest, parameters: Parameters = ()) -> ExitCode:
-        """What came of it; an error has been told by then."""
+        """Run a request and print its results or its error. Return the exit code."""
         printer = self._printer
-        # What is left out is only named in an answer that comes whole.
+        # Skipped batches are only listed in a response that is not streamed.
         if isinstance(printer, StreamingResultPrinter) and is_one_query(request.text) and not self._server.skips_corrupt:
             return self.attempt(request, lambda: self._stream(printer, request.text, parameters))
         return self.attempt(request, lambda: self._server.sql(request.text, parameters))
 
     def _stream(self, printer: StreamingResultPrinter, text: str, parameters: Parameters) -> Sequence[Result]:
-        """All rows of a query, however many. None is left to be shown."""
-        with self._server.sql_rows(text, parameters, printer.media_type) as pieces:
+        """Print all rows of a query as they arrive, and return no results."""
+        with self._server.sql_rows(text, parameters, printer.media_type) as chunks:
             self._before_output()
-            printer.show_pieces(pieces)
+            printer.show_chunks(chunks)
         return ()
 
     def attempt(self, request: SqlRequest, ask: Callable[[], Sequence[Result]]) -> ExitCode:
@@ -223,13 +225,13 @@ class SqlRunner:
             results = ask()
         except (CommandError, TailraceError) as error:
             self._before_output()
-            self._tell(explain_sql_error(error, request, self._source))
+            self._print_error(explain_sql_error(error, request, self._source))
             return exit_code_of(error)
         except KeyboardInterrupt:
             self._before_output()
-            # The connection is closed by now, which is how the server learns that nobody waits any more.
+            # The connection is closed by now, which tells the server to cancel the statement.
             typer.echo(err=True)
-            self._tell("cancelled; a write that was on its way may have taken effect")
+            self._print_error("cancelled; a write that was under way may have taken effect")
             return ExitCode.INTERRUPTED
         seconds = time.perf_counter() - began
         self._before_output()
@@ -242,6 +244,6 @@ class SqlRunner:
                 code = ExitCode.REFUSED
         return code
 
-    def _tell(self, text: str) -> None:
+    def _print_error(self, text: str) -> None:
         mark = typer.style("error:", fg="red", bold=True) if sys.stderr.isatty() else "tailrace:"
         typer.echo(f"{mark} {text}", err=True)

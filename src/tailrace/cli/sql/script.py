@@ -1,8 +1,8 @@
-"""From a text to statements, and from statements to requests, without knowing what they mean.
+"""SQL as text: statements, requests, quoted names, and errors that point at the place, without knowing what it means.
 
-`StatementReader` finds the `;` that end statements: those outside of quotes and comments. It takes a text line by line, so a
-file of any length and a pipe that is still open can be read. `RequestGrouper` puts what stands between BEGIN and COMMIT
-together, because a transaction is one request.
+`StatementReader` splits at each `;` outside of quotes and comments. It takes a text line by line, so it can read a file of any
+length and a pipe that is still open. `RequestGrouper` joins what is between BEGIN and COMMIT, because a transaction is one
+request.
 """
 
 import re
@@ -19,20 +19,20 @@ _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _IN_ESCAPED = re.compile(r"\\.|''|'", re.DOTALL)
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _WRITES = re.compile(r"\b(?:insert|update|delete)\b", re.IGNORECASE)
-_LOOKED_AT = 3
-"""Words that tell BEGIN, COMMIT and ROLLBACK from everything else; the third tells `COMMIT` from `COMMIT topic GROUP ...`."""
+_KEPT_WORDS = 3
+"""So many words tell BEGIN, COMMIT and ROLLBACK from everything else, and `COMMIT` from `COMMIT topic GROUP ...`."""
 
 _ENDS = {(verb, *noise) for verb in ("COMMIT", "ROLLBACK") for noise in ((), ("WORK",), ("TRANSACTION",))}
 
 
 class ScriptStatement(NamedTuple):
     text: str
-    """With its `;` and what stands before it: all statements of a text, one after the other, are that text."""
+    """Including its `;` and white space before it: the statements of a text concatenated are that text."""
     line: int
     column: int
-    """Where its text begins, from 1."""
+    """Where its text starts, counted from 1."""
     words: tuple[str, ...]
-    """The first ones, in capitals; signs and quotes count as words."""
+    """The first words in upper case; signs and quotes count as words."""
 
     @property
     def begins_transaction(self) -> bool:
@@ -48,24 +48,24 @@ class StatementReader:
         self._pieces: list[str] = []
         self._words: list[str] = []
         self._closing = ""
-        """What ends the quotation or comment that is open; empty outside of them."""
+        """What ends the open quotation or comment; empty outside of them."""
         self._depth = 0
         self._line, self._column = 1, 1
 
     @property
     def is_between_statements(self) -> bool:
-        """Whether nothing but space and comments came after the last `;`."""
+        """Whether there was only white space and comments since the last `;`."""
         return not self._words and not self._closing
 
     def feed(self, text: str) -> list[ScriptStatement]:
-        """Statements that whole lines, or the end of the text, have completed."""
+        """Return the statements that this text completes. It must be whole lines, or the end of the text."""
         done: list[ScriptStatement] = []
         begin = at = 0
         while at < len(text):
             if self._closing:
                 at = self._skip(text, at)
                 continue
-            found = (_LATER if len(self._words) >= _LOOKED_AT else _FIRST_WORDS).search(text, at)
+            found = (_LATER if len(self._words) >= _KEPT_WORDS else _FIRST_WORDS).search(text, at)
             if found is None:
                 break
             at = found.end()
@@ -80,7 +80,7 @@ class StatementReader:
         return done
 
     def rest(self) -> list[ScriptStatement]:
-        """The last statement, which may lack its `;`."""
+        """Return the last statement, which may lack its `;`."""
         return self._finish()
 
     def _take(self, mark: str) -> None:
@@ -94,7 +94,7 @@ class StatementReader:
             self._closing = mark
 
     def _skip(self, text: str, at: int) -> int:
-        """Where the open quotation or comment ends, or the end of the text if it goes on."""
+        """Return where the open quotation or comment ends, or the end of the text."""
         if self._closing == "*/":
             for edge in _COMMENT_EDGE.finditer(text, at):
                 self._depth += 1 if edge[0] == "/*" else -1
@@ -107,7 +107,7 @@ class StatementReader:
                     self._closing = ""
                     return mark.end()
         else:
-            # A doubled quote ends the quotation and begins another one, which comes to the same.
+            # A doubled quote ends the quotation and starts another one, which has the same effect.
             end = text.find(self._closing, at)
             if end >= 0:
                 end += len(self._closing)
@@ -117,7 +117,7 @@ class StatementReader:
 
     def _finish(self) -> list[ScriptStatement]:
         text = "".join(self._pieces)
-        found = ScriptStatement(text, self._line, self._column, tuple(self._words[:_LOOKED_AT]))
+        found = ScriptStatement(text, self._line, self._column, tuple(self._words[:_KEPT_WORDS]))
         breaks = list(_LINE_BREAK.finditer(text))
         self._line += len(breaks)
         self._column = len(text) - breaks[-1].end() + 1 if breaks else self._column + len(text)
@@ -127,7 +127,7 @@ class StatementReader:
 
 
 def is_one_query(text: str) -> bool:
-    """Whether it is one statement that reads rows and certainly does nothing else."""
+    """Return whether it is one statement that certainly only reads rows."""
     reader = StatementReader()
     statements = [*reader.feed(text), *reader.rest()]
     if len(statements) != 1:
@@ -137,7 +137,7 @@ def is_one_query(text: str) -> bool:
 
 
 class SqlRequest(NamedTuple):
-    """What is sent to the server at once."""
+    """What is sent to the server in one request."""
 
     text: str
     line: int = 1
@@ -153,14 +153,14 @@ class RequestGrouper:
         return bool(self._gathered)
 
     def add(self, statement: ScriptStatement) -> list[SqlRequest]:
-        """What is complete with this statement."""
+        """Return the requests that this statement completes."""
         if not self._gathered and not statement.begins_transaction:
             return [SqlRequest(statement.text, statement.line, statement.column)]
         self._gathered.append(statement)
         return self.rest() if statement.ends_transaction else []
 
     def rest(self) -> list[SqlRequest]:
-        """What was gathered; without its COMMIT, the server will say so."""
+        """Return the statements of an open transaction as a request. The server rejects it, because the COMMIT is missing."""
         gathered, self._gathered = self._gathered, []
         if not gathered:
             return []
@@ -169,7 +169,7 @@ class RequestGrouper:
 
 _PLACE = re.compile(r"line \d+, column \d+: ")
 _SHOWN = 72
-"""Characters of a line that are shown; a longer one is cut around the place."""
+"""How many characters of a line are shown; a longer one is cut around the place."""
 
 
 def explain_sql_error(error: CommandError | TailraceError, request: SqlRequest, source: str = "") -> str:
@@ -193,7 +193,7 @@ def explain_sql_error(error: CommandError | TailraceError, request: SqlRequest, 
 
 
 def _first_line(request: SqlRequest) -> int:
-    """Of what is not empty."""
+    """Return the first line that is not empty."""
     before = request.text[: len(request.text) - len(request.text.lstrip())]
     return request.line + len(_LINE_BREAK.findall(before))
 
@@ -216,10 +216,10 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def quoted(name: str) -> str:
-    """Every part in quotes: whatever it is, it is a name and nothing else."""
+    """Quote every segment, so that SQL takes it as a name whatever it is."""
     return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
 
 
 def quoted_where_needed(name: str) -> str:
-    """As a person would write it: `shop.orders`, `shop."my-orders"`."""
+    """Quote only the segments that need it: `shop.orders`, `shop."my-orders"`."""
     return ".".join(part if _PLAIN.fullmatch(part) else quoted(part) for part in name.split("."))
