@@ -38,7 +38,7 @@ from tailrace.broker.routes.routes import Routes, Snapshots
 from tailrace.broker.routes.routing import Routing
 from tailrace.broker.settings import BrokerSettings
 from tailrace.broker.subscriptions.subscriptions import Subscriptions
-from tailrace.broker.subscriptions.tail import LogTail
+from tailrace.broker.subscriptions.tail import SubscriptionTail
 from tailrace.broker.tables.change_log import ChangeLog
 from tailrace.broker.tables.checkpoints import TableCheckpoints
 from tailrace.broker.tables.tables import TableDefinitions
@@ -145,7 +145,7 @@ class Services:
         store, clock, limits = self.store, self._clock, self._limits
         self.queues = Queues(store, self.committer, self.topics, self.committed_reader, self._context, clock, limits)
         self.redrives = Redrives(self._context, self.committer, self.committed_reader)
-        tail = LogTail(store, self.committer, self.topics, limits)
+        tail = SubscriptionTail(store, self.committer, self.topics, limits)
         self.subscriptions = Subscriptions(store, self.reader, tail, self._stable, self._aborted, self.answers, limits)
 
     def _build_tables_and_routes(self) -> None:

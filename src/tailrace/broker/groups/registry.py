@@ -111,7 +111,7 @@ class GroupRegistry:
         held = sum(self._held_bytes.values())
         if held + more > self._limits.groups_state_bytes:
             raise LimitExceededError(
-                f"the members of all groups hold {held} bytes and {more} more would be over groups_state_bytes"
+                f"the members of all groups hold {held} bytes and {more} more would exceed groups_state_bytes"
                 f" ({self._limits.groups_state_bytes})"
             )
 

@@ -1,8 +1,9 @@
 """Subscriptions: the events of all topics that match a pattern, in the order of the log, from any cursor on.
 
-A subscriber pulls: it has a position and no queue. At the end of the log it shares the batches that `LogTail` has decoded for
-all. Further back it reads the log by itself, a few batches at a time, in the reader threads. Batches that were read and not
-sent are kept for the next pull, within a bound for all subscribers together. A subscriber that does not pull falls behind.
+A subscriber pulls: it has a position and no queue. At the end of the log it shares the batches that `SubscriptionTail` has
+decoded for all. Further back it reads the log by itself, a few batches at a time, in the reader threads. Batches that were read
+and not sent are kept for the next pull, within a bound for all subscribers together. A subscriber that does not pull falls
+behind.
 
 Subscribers that are behind take turns on the event loop, one in each iteration for a few milliseconds, so that a hundred of
 them that catch up over small batches do not delay publishers.
@@ -23,7 +24,7 @@ from tailrace.broker.isolation import AbortedTransactions, StableOffsets
 from tailrace.broker.reading.answers import AnswerMemory, ReadAnswer
 from tailrace.broker.reading.reader import Reader
 from tailrace.broker.subscriptions.shared_batch import BatchVisibility, SharedBatch
-from tailrace.broker.subscriptions.tail import LogTail, SubscribedPattern, Waiters
+from tailrace.broker.subscriptions.tail import SubscribedPattern, SubscriptionTail, Waiters
 from tailrace.model.consume import EventBatch, LogEdge, StartCursor
 from tailrace.model.errors import (
     CursorOutOfRangeError,
@@ -58,7 +59,7 @@ class Subscriptions:
         self,
         store: Store,
         reader: Reader,
-        tail: LogTail,
+        tail: SubscriptionTail,
         stable: StableOffsets,
         aborted: AbortedTransactions,
         answers: AnswerMemory,
@@ -167,7 +168,7 @@ class Subscriptions:
 class Subscription:
     """One subscriber, which calls `read` repeatedly and then `close`."""
 
-    def __init__(self, shared: Subscriptions, tail: LogTail, subscribed: SubscribedPattern, position: Cursor) -> None:
+    def __init__(self, shared: Subscriptions, tail: SubscriptionTail, subscribed: SubscribedPattern, position: Cursor) -> None:
         self.position = position
         """The next cursor to read: all matching events below it were returned."""
         self._shared = shared

@@ -26,7 +26,7 @@ _MAX_PAUSE_SECONDS = 0.05
 _MIN_PAUSE_SECONDS = 0.001
 
 
-class LogTail:
+class SubscriptionTail:
     def __init__(self, store: Store, committer: Committer, topics: Topics, limits: Limits) -> None:
         self._store = store
         self._committer = committer

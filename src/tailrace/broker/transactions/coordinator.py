@@ -103,14 +103,14 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: ProducerIdentity, partitions: Sequence[tuple[str, int]]
     ) -> None:
         """Add partitions, given by topic and number, to the transaction: all, or none if one does not exist."""
-        targets = [self._topics.get(topic).partition(number) for topic, number in partitions]
+        targets = {self._topics.get(topic).partition(number): topic for topic, number in partitions}
 
         def change(draft: Draft, transaction: TransactionMetadata) -> TransactionMetadata:
             present = set(transaction.partitions)
-            new = [target for target in dict.fromkeys(targets) if target not in present]
+            new = [target for target in targets if target not in present]
             for target in new:
                 if self._topics.by_id(target.topic_id) is None:
-                    raise UnknownTopicError(f"a topic of the transaction of {transactional_id!r} has been deleted")
+                    raise UnknownTopicError(f"topic {targets[target]!r} has been deleted")
                 put_open(draft, target, producer, NO_RECORDS)
             return msgspec.structs.replace(transaction, partitions=(*transaction.partitions, *new))
 

@@ -53,7 +53,7 @@ def check_producer(
 def check_mapping(
     transactional_id: str, transaction: TransactionMetadata | None, producer: ProducerIdentity
 ) -> TransactionMetadata:
-    """Return the transaction if the producer id belongs to the transactional id, in whatever epoch."""
+    """Return the transaction if the producer id belongs to the transactional id. The epoch is not checked."""
     if transaction is None or producer.producer_id not in (transaction.producer_id, transaction.previous_id):
         raise ProducerMappingError(
             f"producer id {producer.producer_id} does not belong to transactional id {transactional_id!r};"
