@@ -1,4 +1,4 @@
-"""`python -m chaos`: run a profile under faults and have it judged. Exit code 1 when a promise was broken."""
+"""`python -m chaos`: run a profile under faults and judge it. The exit code is 1 if a promise was broken."""
 
 import random
 import sys

@@ -1,4 +1,4 @@
-"""The server's HTTP surface as the run uses it: plain questions, with an honest outcome for each."""
+"""The server's HTTP API as a run uses it: plain requests, each with an outcome that is never guessed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ TIMEOUT_SECONDS = 5.0
 
 
 class RefusedError(Exception):
-    """A question that was not answered with success. `outcome` says whether it may have taken effect."""
+    """A request that did not succeed. `outcome` says whether it may have taken effect."""
 
     def __init__(self, outcome: CallOutcome, detail: str, *, kind: str = "", fields: Mapping[str, Any] | None = None) -> None:
         super().__init__(detail)

@@ -1,7 +1,7 @@
-"""The disk that the server's folder lies on.
+"""The disk of the server's folder.
 
-Where the machine lets us mount, it is a small ext4 file system in a file: its power can be cut and it can be filled up. Else it
-is a plain folder, and faults of the disk say why they are left out.
+If the machine allows mounts, it is a small ext4 file system in a file, whose power can be cut and which can be filled up.
+Otherwise it is a plain folder, and faults of the disk say why they are left out.
 """
 
 import os
@@ -35,18 +35,18 @@ class Disk:
         return self.mount / "data"
 
     def cut_power(self) -> None:
-        """Go on with what the disk held at this moment without its caches. Whoever writes to it must stand still."""
+        """Copy what the disk holds without its caches, to continue with that. Nobody may write to it meanwhile."""
         self._images += 1
         self._next = self._home / f"disk-{self._images}.img"
         for _ in range(_COPIES):
             cut_power(self._image, self._next)
-            # The kernel may have written to the image during the copy: then it holds parts of two moments.
+            # The kernel may have written to the image during the copy, which then mixes two states.
             if _same(self._image, self._next):
                 return
         raise RuntimeError(f"{self._image} does not come to rest, so there is no moment of it to copy")
 
-    def come_back(self) -> None:
-        """After `cut_power`, when nobody uses the old disk any more."""
+    def restore_power(self) -> None:
+        """Mount the copy of `cut_power`, once nobody uses the old disk any more."""
         self._detach()
         self._image.unlink()
         self._image = self._next
@@ -57,11 +57,11 @@ class Disk:
         with (self.mount / "filler").open("wb") as file, suppress(OSError):
             os.posix_fallocate(file.fileno(), 0, max(free - _LEFT_BYTES, 1))
 
-    def make_room(self) -> None:
+    def free_space(self) -> None:
         (self.mount / "filler").unlink(missing_ok=True)
 
     def used_bytes(self) -> int:
-        """What the server's folder takes."""
+        """Return the size of the server's folder."""
         total = 0
         for folder, _, names in os.walk(self.folder):
             for name in names:
@@ -70,7 +70,7 @@ class Disk:
         return total
 
     def close(self, keep: Path | None = None) -> None:
-        """Take it away; `keep` gets a copy of the server's folder first."""
+        """Remove the disk, after copying the server's folder to `keep`."""
         if keep is not None and self.folder.exists():
             shutil.copytree(self.folder, keep, dirs_exist_ok=True)
         if self.why_plain is None:

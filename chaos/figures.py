@@ -1,4 +1,4 @@
-"""What a report says of a run, counted from its history."""
+"""The figures of a run in the report, counted from its history."""
 
 from collections import Counter
 from pathlib import Path
@@ -28,14 +28,14 @@ class RunFigures(NamedTuple):
     operations: Counter[Operation]
     faults: Counter[str]
     recoveries: dict[str, list[float]]
-    """By kind of fault, the seconds from the start of the server to its next answer."""
+    """For each kind of fault, the seconds from the start of the server to its next answer."""
     longest_silence: TimeSpan
     faults_of_longest_silence: tuple[str, ...]
     longest_healthy_silence: float
-    """Seconds without an answer while no fault was in force, and none was just over."""
+    """Seconds without an answer while no fault was active, and none had just ended."""
     most_memory_bytes: int
     judged: dict[str, int]
-    """By rule, how many calls or lines it had to judge."""
+    """For each rule, how many calls or lines it checked."""
 
     def count(self, *outcomes: CallOutcome) -> int:
         return sum(number for operation, number in self.operations.items() if operation.outcome in outcomes or not outcomes)

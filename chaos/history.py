@@ -1,11 +1,12 @@
-"""What happened in a run: one line of JSON per invocation, completion, fault and sample, in the order in which they came about.
+"""The history of a run: one line of JSON per invocation, completion, fault and sample, in the order in which they happened.
 
-A worker writes an `Invoked` before it asks and one `Completed` with the same `call` after. The outcome is never guessed: `OK`
-and `FAILED` are what the server said, `UNKNOWN` is all else (a time-out, a cut connection, a killed worker). A call without a
-completion counts as unknown. The checker (`chaos/checker/`) reads nothing but these lines, so an old run can be judged again.
+A worker writes an `Invoked` before a call and one `Completed` with the same `call` after it. The outcome is never guessed: `OK`
+and `FAILED` are what the server said, `UNKNOWN` is anything else (a time-out, a cut connection, a killed worker). A call
+without a completion counts as unknown. The checker (`chaos/checker/`) reads nothing but these lines, so an old
+run can be judged again.
 
-Times are seconds since the run began, by one monotonic clock of the machine: taken before asking and after the answer. The
-checker orders lines by them, so those of several workers may be put together in any order.
+Times are seconds since the run began, by one monotonic clock of the machine: taken before the call and after the answer.
+The checker orders lines by them, so lines of several workers may be written in any order.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,11 +24,11 @@ class CallOutcome(StrEnum):
 
 
 DELETED = ""
-"""The value that readers of a table's changes give for a deleted row."""
+"""The value that readers of a table's changes report for a deleted row."""
 
 
 class RecordLocation(NamedTuple):
-    """Where a record lies. `offset` is -1 while nobody has said it."""
+    """Where a record is. `offset` is -1 while it is not known."""
 
     topic: str
     partition: int
@@ -35,21 +36,21 @@ class RecordLocation(NamedTuple):
 
 
 class SeenRecord(NamedTuple):
-    """A record as a reader got it. Values are unique over the run; `cursor` is -1 on surfaces that don't tell it."""
+    """A record as a reader got it. Values are unique over the run; `cursor` is -1 on surfaces that don't return it."""
 
-    place: RecordLocation
+    location: RecordLocation
     value: str
     cursor: int = -1
     key: str | None = None
 
 
-# What workers ask. Each is one variant of `Call`; the tag is its name in the file.
+# The calls of workers. Each is one variant of `Call`; the tag is its name in the file.
 
 
 class SendCall(msgspec.Struct, frozen=True, tag="send"):
-    """Records for one or more partitions. `atomic`: all or none may be seen. `idempotent`: each is stored at most once.
+    """Sends records to one or more partitions. `atomic`: all or none may be seen. `idempotent`: each is stored at most once.
 
-    Of one that was answered for some records only, the outcome is `UNKNOWN`, and the answer has places for those.
+    If only some records were acknowledged, the outcome is `UNKNOWN`, and the answer has locations for those.
     """
 
     records: tuple[tuple[RecordLocation, str], ...]
@@ -73,7 +74,7 @@ class PollCall(msgspec.Struct, frozen=True, tag="poll"):
 
 
 class CommitCall(msgspec.Struct, frozen=True, tag="commit"):
-    """A group's offsets. A `reset` may move them back."""
+    """Commits a group's offsets. A `reset` may move them back."""
 
     group: str
     offsets: tuple[RecordLocation, ...]
@@ -82,13 +83,13 @@ class CommitCall(msgspec.Struct, frozen=True, tag="commit"):
 
 
 class CommittedCall(msgspec.Struct, frozen=True, tag="committed"):
-    """A question for a group's offsets."""
+    """Asks for a group's committed offsets."""
 
     group: str
 
 
 class OwnedCall(msgspec.Struct, frozen=True, tag="owned"):
-    """A member learned which partitions it has (places without offset), and in which generation."""
+    """A member learned its partitions (locations without offset) and its generation."""
 
     group: str
     member: str
@@ -96,13 +97,13 @@ class OwnedCall(msgspec.Struct, frozen=True, tag="owned"):
 
 
 class BoundsCall(msgspec.Struct, frozen=True, tag="bounds"):
-    """A question for the first and the next offset of partitions."""
+    """Asks for the first and the next offset of partitions."""
 
     topics: tuple[str, ...]
 
 
 class TransactionCall(msgspec.Struct, frozen=True, tag="transaction"):
-    """Records, and a group's offsets, that become visible together, or never when `aborted` on purpose."""
+    """Writes records and a group's offsets that become visible together, or never if `aborted` on purpose."""
 
     producer: str
     records: tuple[tuple[RecordLocation, str], ...]
@@ -113,27 +114,27 @@ class TransactionCall(msgspec.Struct, frozen=True, tag="transaction"):
 
 
 class ChangeCall(msgspec.Struct, frozen=True, tag="change"):
-    """Row changes of one SQL transaction: (table, key, value or None for a delete)."""
+    """Changes rows in one SQL transaction: (table, key, value or None for a delete)."""
 
     rows: tuple[tuple[str, str, str | None], ...]
 
 
 class RowsCall(msgspec.Struct, frozen=True, tag="rows"):
-    """The whole content of a table, as SELECT gives it."""
+    """Reads the whole content of a table with SELECT."""
 
     table: str
     final: bool = False
 
 
 class TakeCall(msgspec.Struct, frozen=True, tag="take"):
-    """Events of a queue group. They are settled by `SettleCall` calls. `final` ones come last, until nothing is left."""
+    """Receives events of a queue group. `final` calls come last, until nothing is left."""
 
     group: str
     final: bool = False
 
 
 class SettleCall(msgspec.Struct, frozen=True, tag="settle"):
-    """An ack or a nack of records taken from a queue group."""
+    """Acks or nacks records that were received from a queue group."""
 
     group: str
     values: tuple[str, ...]
@@ -156,10 +157,10 @@ Call = (
 
 
 class CallAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a completed call brought: the fields that fit the call are set."""
+    """The answer of a completed call: the fields that fit the call are set."""
 
-    places: tuple[RecordLocation, ...] = ()
-    """Send, Transaction: where the records went, in their order, with offset -1 where nobody said. Committed: the offsets
+    locations: tuple[RecordLocation, ...] = msgspec.field(default=(), name="places")
+    """Send, Transaction: where the records went, in their order, with offset -1 if it is not known. Committed: the offsets
     of the partitions that were asked for, -1 for those that have none. Owned: the partitions."""
     seen: tuple[SeenRecord, ...] = ()
     """Poll, Take: the records, in the order in which the reader got them."""
@@ -190,7 +191,7 @@ class Completed(msgspec.Struct, frozen=True, tag="completed", omit_defaults=True
 
 
 class RunPhase(msgspec.Struct, frozen=True, tag="phase"):
-    """steady, faults, heal, final: in that order. `heal` is written when the last fault has been taken back."""
+    """steady, faults, heal, final: in that order. `heal` is written when the last fault has been reverted."""
 
     time: float
     name: str
@@ -210,14 +211,14 @@ class DeclaredTopic(msgspec.Struct, frozen=True, tag="declared", omit_defaults=T
 
 
 class Fault(msgspec.Struct, frozen=True, tag="fault", omit_defaults=True):
-    """Something was done to the system. `until` is set when it was taken back; `down`: the server was not running meanwhile."""
+    """A fault was injected. `until` is when it was reverted; `down`: the server was not running meanwhile."""
 
     time: float
     kind: str
     detail: str = ""
     until: float = -1.0
     ready: float = -1.0
-    """When the server said that it was ready again."""
+    """When the server reported that it was ready again."""
     down: bool = False
     started: float = -1.0
     """When the server was started again, after the fault itself and the inspection of its folder."""
@@ -235,7 +236,7 @@ class FsckInspection(msgspec.Struct, frozen=True, tag="inspected", omit_defaults
 
 
 class ResourceSample(msgspec.Struct, frozen=True, tag="sample"):
-    """What the server's process took at a moment."""
+    """The resources of the server's process at a point in time."""
 
     time: float
     rss_bytes: int
@@ -245,7 +246,7 @@ class ResourceSample(msgspec.Struct, frozen=True, tag="sample"):
 
 
 class ServerStopped(msgspec.Struct, frozen=True, tag="stopped"):
-    """An end by SIGTERM: how long it took and what the exit code was."""
+    """The server was stopped with SIGTERM: how long that took, and the exit code."""
 
     time: float
     seconds: float
@@ -263,7 +264,7 @@ def write_lines(lines: Iterable[HistoryLine]) -> bytes:
 
 
 def read_lines(path: Path) -> Iterator[HistoryLine]:
-    """The lines of a run. A last line that was cut off by a kill of the writer is left out."""
+    """Yield the lines of a run. A last line that is incomplete, because the writer was killed, is left out."""
     with path.open("rb") as file:
         for line in file:
             if not line.endswith(b"\n"):
@@ -271,6 +272,6 @@ def read_lines(path: Path) -> Iterator[HistoryLine]:
             yield _decoder.decode(line)
 
 
-def label(place: RecordLocation) -> str:
-    offset = f"offset {place.offset}" if place.offset >= 0 else "an offset that nobody told"
-    return f"{place.topic}/{place.partition} {offset}"
+def label(location: RecordLocation) -> str:
+    offset = f"offset {location.offset}" if location.offset >= 0 else "an offset that nobody told"
+    return f"{location.topic}/{location.partition} {offset}"

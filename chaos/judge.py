@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def describe(timeline: Timeline, judgement: Judgement) -> Iterator[str]:
-    """The verdict, its reasons, and the shortest window around the first violation."""
+    """Yield the verdict, its reasons, and the shortest window around the first violation."""
     yield f"verdict: {judgement.verdict}, by {len(timeline.ops):,} calls"
     for doubt in judgement.doubts:
         yield f"in doubt: {doubt}"
@@ -52,6 +52,6 @@ def _about(folder: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    # Millions of small values without circles: looking for some takes longer than reading them.
+    # Millions of small values without reference cycles: collecting garbage takes longer than reading them.
     gc.disable()
     sys.exit(main())

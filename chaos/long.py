@@ -19,11 +19,11 @@ from tailrace.pipeline.session import check_spark
 ROTATION = ("queue", "groups", "transactions", "queues", "retention", "tables", "mixed", "cdc")
 MINUTES = 20.0
 _SHARE = 0.7
-"""Of the time for the profiles; the rest goes to the broken variants."""
+"""The part of the time for the profiles; the rest is for the broken variants."""
 
 
 def run_long(seed: int, minutes: float, home: Path, page: Path, console: Console) -> bool:
-    """Whether all profiles passed and all variants were caught."""
+    """Run everything. Return whether all profiles passed and all variants were caught."""
     failed = []
     folders = []
     for number, name in enumerate(_possible(console)):

@@ -11,7 +11,7 @@ START_SECONDS = 240.0
 
 
 class PipelineProcess:
-    """At most one at a time. Not started unless a workload asks for it."""
+    """Runs at most one process at a time, and none unless a workload starts it."""
 
     def __init__(self, home: Path) -> None:
         self._home = home / "pipeline"
@@ -27,7 +27,7 @@ class PipelineProcess:
         self._process = CommandProcess(self._home, "pipeline", "--server", url)
 
     def await_running(self, url: str) -> None:
-        """Until the server has heard of it."""
+        """Wait until the server knows the pipeline."""
         deadline = time.monotonic() + START_SECONDS
         with ServerApi(url) as api:
             while time.monotonic() < deadline:

@@ -22,7 +22,7 @@ class Profile(NamedTuple):
     minutes: float = 2.0
     load: float = 1.0
     gap_seconds: float = 2.5
-    """Between two faults, in the mean."""
+    """The mean time between two faults."""
 
 
 PROCESS = ("kill", "pause", "stop", "killpoint")

@@ -1,4 +1,4 @@
-"""Writes the history of a run: many workers, one file, one line each for what was asked and what came of it.
+"""Writes the history of a run: many workers, one file, one line for each request and each outcome.
 
 It also keeps the few counts that a status line shows. It judges nothing.
 """
@@ -40,7 +40,7 @@ class Recorder:
         return self._calls
 
     def invoke(self, worker: str, surface: str, what: Call) -> int:
-        """Say what will be asked, before it is asked. The number names the call when it is completed."""
+        """Record a call before it is made. Return its number, by which it is completed."""
         with self._lock:
             self._calls += 1
             self._write(Invoked(self.now(), worker, self._calls, what, surface))
@@ -55,7 +55,7 @@ class Recorder:
                 self.last_ok = now
 
     def observe(self, began: float, worker: str, surface: str, what: Call, answer: CallAnswer) -> None:
-        """A read of a client that fetches by itself, in the background: only what it brought shows that there was one."""
+        """Record a read of a client that fetches by itself in the background, which is known only by its records."""
         with self._lock:
             self._calls += 1
             call = self._calls

@@ -1,7 +1,7 @@
 """Writes docs/reliability.md from runs: `python -m chaos.report RUN_FOLDER... [--out FILE]`.
 
-Every figure is counted from the histories of the runs, which are judged anew; nothing is taken from what a run said of itself
-but what it was (seed, machine, versions). It writes a report of failed runs too, and says so with its exit code.
+Every figure is counted from the histories of the runs, which are judged again. Only the description of a run (seed, machine,
+versions) is taken from its record. Failed runs are reported, too, and change the exit code.
 """
 
 import argparse
@@ -26,7 +26,7 @@ NOT_TESTED = (
     "A real power cut: unsynced bytes are taken away from a copy of the disk. A drive that lies about its cache was not used.",
     "File systems and kernels other than the one below; network file systems.",
     "Long runs: what takes days to go wrong does not show in minutes.",
-    "Writes that a disk puts in another place, or reads back wrong without an error, while the server runs.",
+    "Writes that a disk puts in another location, or reads back wrong without an error, while the server runs.",
     "Hostile clients beyond those listed; `make fuzz` looks for harmful input.",
     '`durability = "relaxed"`: it promises less, and is tested by `tests/chaos/test_power_cuts.py`.',
 )
@@ -41,11 +41,11 @@ def main(arguments: list[str] | None = None) -> int:
     if all(run.record.mutant for run in runs):
         parser.error("all these runs are of servers that were broken on purpose: give at least one of the server as it is")
     chosen.out.write_text(render(runs))
-    return 0 if all(is_well(run) for run in runs) else 1
+    return 0 if all(is_good(run) for run in runs) else 1
 
 
-def is_well(run: RunFigures) -> bool:
-    """It passed; or, with a server broken on purpose, a rule noticed that should."""
+def is_good(run: RunFigures) -> bool:
+    """Return whether the run passed, or, with a server broken on purpose, whether one of the right rules noticed."""
     if run.record.mutant:
         return bool(_noticed(run))
     return run.judgement.verdict is Verdict.PASS
@@ -70,7 +70,7 @@ def render(runs: Sequence[RunFigures]) -> str:
 def _head(sound: Sequence[RunFigures], mutants: Sequence[RunFigures]) -> Iterator[str]:
     calls = sum(run.count() for run in sound)
     violations = sum(len(run.judgement.violations) for run in sound)
-    caught = sum(is_well(run) for run in mutants)
+    caught = sum(is_good(run) for run in mutants)
     yield "# Reliability"
     yield ""
     yield "Real servers under real clients, while they are killed, frozen, cut off and robbed of their disk. Every call and"
@@ -128,7 +128,7 @@ def _runs(sound: Sequence[RunFigures]) -> Iterator[str]:
             yield from _item(f"In doubt, seed {run.record.seed}: {doubt}")
         for violation in run.judgement.violations[:1]:
             yield from _item(f"First violation, seed {run.record.seed}: {violation.rule}: {violation.message}")
-    if not all(is_well(run) for run in sound):
+    if not all(is_good(run) for run in sound):
         yield ""
 
 
@@ -219,17 +219,17 @@ def _not_tested() -> Iterator[str]:
 def _where(sound: Sequence[RunFigures]) -> Iterator[str]:
     yield "## Where"
     yield ""
-    for about in dict.fromkeys(_surroundings(run) for run in sound):
+    for about in dict.fromkeys(_environment(run) for run in sound):
         yield from _item(about)
 
 
-def _surroundings(run: RunFigures) -> str:
+def _environment(run: RunFigures) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in run.record.versions.items())
     return f"{run.record.machine}; durability `{run.record.durability}`; {versions}"
 
 
 def _noticed(run: RunFigures) -> list[str]:
-    """The rules that noticed, of those that should."""
+    """Return the rules that noticed, of those that should have."""
     mutant = run.record.mutant
     return [rule for rule in run.judgement.rules_broken if mutant and rule in mutant.shows_as]
 
@@ -249,6 +249,6 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[st
 
 
 if __name__ == "__main__":
-    # Millions of small values without circles: looking for some takes longer than reading them.
+    # Millions of small values without reference cycles: collecting garbage takes longer than reading them.
     gc.disable()
     sys.exit(main())

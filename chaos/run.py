@@ -28,7 +28,7 @@ _PARTS = ("tailrace", "confluent-kafka", "aiokafka", "httpx", "rocksdict", "duck
 
 
 class RunSpec(NamedTuple):
-    """What is to be run."""
+    """What to run."""
 
     name: str
     profile: Profile
@@ -41,29 +41,29 @@ class RunSpec(NamedTuple):
 class RunResult(NamedTuple):
     timeline: Timeline
     judgement: Judgement
-    troubles: list[str]
+    problems: list[str]
     """What went wrong with the run itself, so that it proves nothing."""
 
     @property
     def has_passed(self) -> bool:
-        return self.judgement.verdict is Verdict.PASS and not self.troubles
+        return self.judgement.verdict is Verdict.PASS and not self.problems
 
 
-def run(order: RunSpec, folder: Path, console: Console) -> RunResult:
-    """Run it and judge it. The server's folder is kept if anything went wrong."""
+def run(spec: RunSpec, folder: Path, console: Console) -> RunResult:
+    """Run and judge. The server's folder is kept if anything went wrong."""
     folder.mkdir(parents=True)
-    write_record(folder, _record(order))
+    write_record(folder, _record(spec))
     _send_logs_to(folder / "clients.log")
-    environment = {"CHAOS_BROKEN": order.mutant.name} if order.mutant else {}
+    environment = {"CHAOS_BROKEN": spec.mutant.name} if spec.mutant else {}
     history = folder / HISTORY_FILE
-    with Recorder(history) as recorder, Testbed(folder, recorder, environment) as stage:
-        supervisor = RunSupervisor(stage, order.profile, order.faults, order.seed, order.minutes * 60, console)
+    with Recorder(history) as recorder, Testbed(folder, recorder, environment) as testbed:
+        supervisor = RunSupervisor(testbed, spec.profile, spec.faults, spec.seed, spec.minutes * 60, console)
         supervisor.run()
         recorder.flush()
         timeline = Timeline(read_lines(history))
-        result = RunResult(timeline, judge_timeline(timeline), supervisor.troubles)
-        if not result.has_passed and order.mutant is None:
-            stage.keep = folder / "data"
+        result = RunResult(timeline, judge_timeline(timeline), supervisor.problems)
+        if not result.has_passed and spec.mutant is None:
+            testbed.keep = folder / "data"
     return result
 
 
@@ -73,19 +73,19 @@ def print_result(result: RunResult, console: Console) -> None:
 
 
 def _send_logs_to(file: Path) -> None:
-    """Clients complain whenever the network does what it is told to do; that is kept, and not shown."""
+    """Keep the log of the clients, which complain about every fault of the network, out of the console."""
     handler = logging.FileHandler(file)
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
     logging.getLogger().handlers[:] = [handler]
 
 
-def _record(order: RunSpec) -> RunRecord:
+def _record(spec: RunSpec) -> RunRecord:
     return RunRecord(
-        seed=order.seed,
-        profile=order.name,
-        workloads=tuple(workload.name for workload in order.profile.workloads),
-        minutes=order.minutes,
-        faults=order.faults,
+        seed=spec.seed,
+        profile=spec.name,
+        workloads=tuple(workload.name for workload in spec.profile.workloads),
+        minutes=spec.minutes,
+        faults=spec.faults,
         began=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         commit=_commit(),
         versions={
@@ -94,12 +94,12 @@ def _record(order: RunSpec) -> RunRecord:
             **{name: version(name) for name in _PARTS},
         },
         machine=f"{os.cpu_count()} cores, {psutil.virtual_memory().total / 2**30:.0f} GiB",
-        mutant=order.mutant,
+        mutant=spec.mutant,
     )
 
 
 def _commit() -> str:
-    """Of the checkout, if it is one."""
+    """Return the commit of the checkout, if it is one."""
     try:
         head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
         dirty = subprocess.run(["git", "status", "--porcelain", "src"], cwd=ROOT, capture_output=True, text=True, check=True)

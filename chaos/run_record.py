@@ -1,7 +1,7 @@
-"""What a run was: `run.json` beside its `history.jsonl`, written by the supervisor and read by the report.
+"""The description of a run: `run.json` beside its `history.jsonl`, written before the run and read by the report.
 
-Nothing here says how the run went: that is judged from the history, today or years later. A run of a server that was broken on
-purpose is a run like any other, in a folder of its own, and names its `Mutant`.
+It does not say how the run went: that is judged from the history, at any time. A run of a server that was broken on purpose is
+a run like any other, and names its `Mutant`.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ RECORD_FILE = "run.json"
 
 
 class Mutant(msgspec.Struct, frozen=True):
-    """A server that was broken on purpose: what is wrong with it, and the rules of the checker of which one must notice."""
+    """A server that was broken on purpose: what is wrong with it, and the rules of which one must notice."""
 
     name: str
     breaks: str
@@ -28,9 +28,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...]
     """The kinds that the schedule could choose from. What was done is in the history."""
     began: str
-    """By the wall clock, UTC, as 2026-01-31T23:59:00Z."""
+    """In UTC, such as 2026-01-31T23:59:00Z."""
     commit: str
-    """Of the repository; with `+` behind it when files had been changed since."""
+    """Of the repository; followed by `+` if files had been changed since."""
     versions: dict[str, str]
     """Of Python, of the kernel, and of each client and engine that took part."""
     machine: str

@@ -1,7 +1,7 @@
 """The server under test: a real `tailrace serve`, which is started, signalled and started again on one folder.
 
-What it says goes to one log over all its lives. It runs through `chaos.launch`, which only makes the log's files small, so that
-minutes hold what otherwise takes days, and puts in a known fault for the runs that must be caught.
+Its output goes to one file over all restarts. It runs through `chaos.launch`, which only makes the files of the log small, so
+that minutes are enough for what otherwise takes days, and adds a known fault for the runs that must be caught.
 """
 
 import os
@@ -35,7 +35,7 @@ min_free_bytes = 4194304
 
 
 class ResourceUsage(NamedTuple):
-    """What the process takes of the machine."""
+    """The memory, files and threads of the process."""
 
     rss_bytes: int
     files: int
@@ -43,11 +43,11 @@ class ResourceUsage(NamedTuple):
 
 
 class ServerError(Exception):
-    """The server did not come up, or did not end. The message says what it wrote last."""
+    """The server did not start or did not end. The message holds its last output."""
 
 
 class ServerProcess:
-    """At most one process at a time. `environment` is that of all its lives; a start may add to it."""
+    """Runs at most one process at a time. `environment` is for all starts; a start may add to it."""
 
     def __init__(self, folder: Path, log: Path, *, advertise: str = "", environment: Mapping[str, str] | None = None) -> None:
         self.folder = folder
@@ -69,18 +69,18 @@ class ServerProcess:
         return self._process is not None and self._process.poll() is None
 
     def start(self, environment: Mapping[str, str] | None = None) -> float:
-        """Start it and wait until it is ready; how long that took."""
+        """Start the server and wait until it is ready. Return how long that took."""
         began = time.monotonic()
         self.launch(environment)
         process = self._current()
         assert process.stdout is not None
         if not READY_LINE.match(line := _first_line(process.stdout)):
             self.kill()
-            raise ServerError(f"the server did not come up; it said {line!r} and in its log: {self._last_words()}")
+            raise ServerError(f"the server did not come up; it said {line!r} and in its log: {self._log_tail()}")
         return time.monotonic() - began
 
     def launch(self, environment: Mapping[str, str] | None = None) -> None:
-        """Start it without waiting."""
+        """Start the server without waiting."""
         command = [sys.executable, "-m", "chaos.launch", "serve", "--data", str(self.folder), "--http", self.http]
         command += ["--kafka", self.kafka, "--config", str(self._configuration)]
         if self.advertise:
@@ -102,7 +102,7 @@ class ServerProcess:
         self._current().send_signal(number)
 
     def freeze(self) -> None:
-        """SIGSTOP, and wait until it stands still."""
+        """Stop the process with SIGSTOP and wait until it has stopped."""
         self.signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self._current().pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
@@ -115,17 +115,17 @@ class ServerProcess:
         return self.wait(STOP_SECONDS)
 
     def wait(self, seconds: float = STOP_SECONDS) -> int:
-        """Its exit code, or an error when it has not ended by then."""
+        """Wait for the end and return the exit code. Raises `ServerError` if it does not end in time."""
         process = self._current()
         try:
             code = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise ServerError(f"the server still ran after {seconds:g} s; its log says {self._last_words()}") from None
+            raise ServerError(f"the server still ran after {seconds:g} s; its log says {self._log_tail()}") from None
         if process.stdout is not None:
             process.stdout.close()
         return code
 
-    def taken(self) -> ResourceUsage | None:
+    def usage(self) -> ResourceUsage | None:
         try:
             process = psutil.Process(self._current().pid)
             return ResourceUsage(process.memory_info().rss, process.num_fds(), process.num_threads())
@@ -137,12 +137,12 @@ class ServerProcess:
             raise ServerError("the server was not started")
         return self._process
 
-    def _last_words(self) -> str:
+    def _log_tail(self) -> str:
         return self._log.read_text(errors="replace")[-800:]
 
 
 def _first_line(stdout: IO[bytes]) -> str:
-    """The line, or what there is of it when the process ends or time is up."""
+    """Return the first line, or what there is of it when the process ends or the time is up."""
     deadline = time.monotonic() + READY_SECONDS
     while (left := deadline - time.monotonic()) > 0:
         if select.select([stdout], [], [], left)[0]:

@@ -1,6 +1,6 @@
-"""What a run owns besides its workers: the server, its disk, the network in front of it and the knobs of its calls.
+"""The testbed of a run: the server, its disk, the network in front of it, and the shim around its system calls.
 
-Faults act on it and workloads prepare it; both are written to the history here, so that none is forgotten.
+Faults act on it and workloads prepare it. Both are written to the history here, so that none is missing.
 """
 
 import subprocess
@@ -24,7 +24,7 @@ FSCK_SECONDS = 60.0
 
 
 class Testbed:
-    """`with Stage(home, recorder) as stage:`; the server is started by `start`."""
+    """Used as `with Testbed(home, recorder) as testbed:`. The server is started by `start`."""
 
     def __init__(self, home: Path, recorder: Recorder, environment: Mapping[str, str] | None = None) -> None:
         self.home = home
@@ -38,8 +38,8 @@ class Testbed:
         self.http_network = FaultyProxy(self.server.url)
         self.pipeline = PipelineProcess(home)
         self.keep: Path | None = None
-        """Where the server's folder goes at the end, if it is wanted."""
-        self.tell: Callable[[Fault], None] = lambda fault: None
+        """Where to copy the server's folder at the end, if anywhere."""
+        self.on_fault: Callable[[Fault], None] = lambda fault: None
         """Called with each fault when it is over."""
         self._started = -1.0
         self._ended = threading.Event()
@@ -65,7 +65,7 @@ class Testbed:
 
     @property
     def kafka(self) -> str:
-        """Where Kafka clients go: through the network that can fail."""
+        """The address for Kafka clients, behind the faulty network."""
         return self.kafka_network.url.removeprefix("http://")
 
     @property
@@ -74,7 +74,7 @@ class Testbed:
 
     @contextmanager
     def fault(self, kind: str, detail: str = "", *, down: bool = False) -> Iterator[None]:
-        """Write down that the system suffers this while the body runs; `down`: the body ends with the server ready again."""
+        """Record a fault that is active while the body runs. `down`: the body ends with the server ready again."""
         began = self.recorder.now()
         try:
             yield
@@ -83,7 +83,7 @@ class Testbed:
             started, ready = (self._started, until) if down else (-1.0, -1.0)
             fault = Fault(began, kind, detail, until=until, ready=ready, down=down, started=started)
             self.recorder.write(fault)
-            self.tell(fault)
+            self.on_fault(fault)
 
     def start(self) -> None:
         """Start the server and wait until it is ready."""
@@ -91,13 +91,13 @@ class Testbed:
         self.server.start()
 
     def stop(self) -> None:
-        """SIGTERM, and how long the server took."""
+        """Stop the server with SIGTERM and record how long it took."""
         began = time.monotonic()
         code = self.server.terminate()
         self.recorder.write(ServerStopped(self.recorder.now(), round(time.monotonic() - began, 3), code))
 
     def inspect(self, folder: Path | None = None, *, damaged: bool = False) -> tuple[str, ...]:
-        """`tailrace fsck` of the server's folder, or of a copy that was damaged on purpose."""
+        """Run `tailrace fsck` on the server's folder, or on a copy that was damaged on purpose, and record the findings."""
         command = [sys.executable, "-m", "tailrace", "fsck", str(folder or self.disk.folder)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=FSCK_SECONDS)
         findings = tuple(line for line in done.stdout.splitlines() if line.startswith("wrong: "))
@@ -108,7 +108,7 @@ class Testbed:
 
     def _sample(self) -> None:
         while not self._ended.wait(SAMPLE_SECONDS):
-            taken = self.server.taken() if self.server.is_running else None
-            if taken is not None:
-                self.recorder.write(ResourceSample(self.recorder.now(), *taken, self.disk.used_bytes()))
+            usage = self.server.usage() if self.server.is_running else None
+            if usage is not None:
+                self.recorder.write(ResourceSample(self.recorder.now(), *usage, self.disk.used_bytes()))
             self.recorder.flush()

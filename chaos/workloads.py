@@ -1,4 +1,4 @@
-"""A workload: it prepares topics on a fresh server and brings its workers."""
+"""The workloads of a run: each prepares topics or tables on a fresh server and brings its workers."""
 
 import time
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from chaos.workers.worker import TopicShape, Worker, WorkerContext
 
 
 class WorkloadRate(NamedTuple):
-    """How much of it: operations a second, for each worker in proportion."""
+    """Scales the operations per second of all workers."""
 
     factor: float = 1.0
 
@@ -30,12 +30,12 @@ class WorkloadRate(NamedTuple):
 
 
 class Workload:
-    """`prepare` once, then the workers of `workers`; `topics` are what is read at the end."""
+    """Prepared once, then its workers run. The `topics` are read at the end."""
 
     name = ""
 
-    def __init__(self, site: WorkerContext, seed: int, load: WorkloadRate) -> None:
-        self.site = site
+    def __init__(self, context: WorkerContext, seed: int, load: WorkloadRate) -> None:
+        self.context = context
         self.seed = seed
         self.load = load
         self.topics: list[TopicShape] = []
@@ -43,18 +43,18 @@ class Workload:
     def prepare(self, api: ServerApi) -> None:
         raise NotImplementedError
 
-    def attend(self, stage: Testbed) -> None:
-        """Start what it needs besides the server."""
+    def start_companions(self, testbed: Testbed) -> None:
+        """Start what the workload needs besides the server."""
 
     def workers(self) -> Sequence[Worker]:
         raise NotImplementedError
 
     def translate(self, seen: SeenRecord) -> SeenRecord:
-        """A record as the checker wants it, for topics that hold more than plain values."""
+        """Turn a record into the form that the checker expects, for topics that hold more than plain values."""
         return seen
 
     def finish(self, api: ServerApi) -> None:
-        """Last questions of its own, when all workers have ended and nothing fails any more."""
+        """Make the last calls of the workload, when all workers have ended and no fault is active."""
 
     def make_topic(self, api: ServerApi, name: str, partitions: int, *, kept: bool = True, **settings: object) -> TopicShape:
         shape = TopicShape(f"{self.name}.{name}", partitions)
@@ -63,7 +63,7 @@ class Workload:
         return shape
 
     def declare(self, shape: TopicShape, *, kept: bool = True, table: str = "", routed: bool = False) -> None:
-        recorder = self.site.recorder
+        recorder = self.context.recorder
         recorder.write(DeclaredTopic(recorder.now(), shape.name, kept, table, routed))
         self.topics.append(shape)
 
@@ -76,15 +76,15 @@ class QueueWorkload(Workload):
             self.make_topic(api, f"t{number}", 3)
 
     def workers(self) -> Sequence[Worker]:
-        site, seed, rate = self.site, self.seed, self.load.per_second
+        context, seed, rate = self.context, self.seed, self.load.per_second
         return [
-            librdkafka.LibrdkafkaSender("rd-send-1", site, seed, rate(12), self.topics),
-            librdkafka.LibrdkafkaSender("rd-send-2", site, seed, rate(12), self.topics),
-            aio.AioSender("aio-send", site, seed, rate(15), self.topics),
-            librdkafka.LibrdkafkaReader("rd-read-1", site, seed, rate(10), self.topics),
-            librdkafka.LibrdkafkaReader("rd-read-2", site, seed, rate(10), self.topics, committed=False),
-            aio.AioReader("aio-read", site, seed, rate(10), self.topics),
-            BoundsPoller("bounds", site, seed, rate(4), self.topics),
+            librdkafka.LibrdkafkaSender("rd-send-1", context, seed, rate(12), self.topics),
+            librdkafka.LibrdkafkaSender("rd-send-2", context, seed, rate(12), self.topics),
+            aio.AioSender("aio-send", context, seed, rate(15), self.topics),
+            librdkafka.LibrdkafkaReader("rd-read-1", context, seed, rate(10), self.topics),
+            librdkafka.LibrdkafkaReader("rd-read-2", context, seed, rate(10), self.topics, committed=False),
+            aio.AioReader("aio-read", context, seed, rate(10), self.topics),
+            BoundsPoller("bounds", context, seed, rate(4), self.topics),
         ]
 
 
@@ -102,15 +102,15 @@ class GroupsWorkload(Workload):
         self.make_topic(api, "t1", 2)
 
     def workers(self) -> Sequence[Worker]:
-        site, seed, rate = self.site, self.seed, self.load.per_second
+        context, seed, rate = self.context, self.seed, self.load.per_second
         return [
-            LibrdkafkaSender("gr-send", site, seed, rate(12), self.topics),
-            KafkaMember("gr-rd-1", site, seed, rate(5), self.topics, RANGE_GROUP, "range"),
-            HttpMember("gr-http-1", site, seed, rate(4), self.topics, RANGE_GROUP),
-            HttpMember("gr-http-2", site, seed, rate(4), self.topics, RANGE_GROUP),
-            KafkaMember("gr-rd-2", site, seed, rate(5), self.topics, COOPERATIVE_GROUP, "cooperative-sticky"),
-            KafkaMember("gr-rd-3", site, seed, rate(5), self.topics, COOPERATIVE_GROUP, "cooperative-sticky"),
-            CommittedOffsetsPoller("gr-ask", site, seed, rate(3), (RANGE_GROUP, COOPERATIVE_GROUP)),
+            LibrdkafkaSender("gr-send", context, seed, rate(12), self.topics),
+            KafkaMember("gr-rd-1", context, seed, rate(5), self.topics, RANGE_GROUP, "range"),
+            HttpMember("gr-http-1", context, seed, rate(4), self.topics, RANGE_GROUP),
+            HttpMember("gr-http-2", context, seed, rate(4), self.topics, RANGE_GROUP),
+            KafkaMember("gr-rd-2", context, seed, rate(5), self.topics, COOPERATIVE_GROUP, "cooperative-sticky"),
+            KafkaMember("gr-rd-3", context, seed, rate(5), self.topics, COOPERATIVE_GROUP, "cooperative-sticky"),
+            CommittedOffsetsPoller("gr-ask", context, seed, rate(3), (RANGE_GROUP, COOPERATIVE_GROUP)),
         ]
 
 
@@ -125,15 +125,15 @@ class TransactionsWorkload(Workload):
         self._target = self.make_topic(api, "out", 3)
 
     def workers(self) -> Sequence[Worker]:
-        site, seed, rate = self.site, self.seed, self.load.per_second
-        first, second = self._source.places
+        context, seed, rate = self.context, self.seed, self.load.per_second
+        first, second = self._source.locations
         return [
-            LibrdkafkaSender("tx-send", site, seed, rate(6), [self._source]),
-            Processor("tx-1", site, seed, rate(4), [first], self._target, TRANSACTIONS_GROUP),
-            Processor("tx-2", site, seed, rate(4), [second], self._target, TRANSACTIONS_GROUP),
-            LibrdkafkaReader("tx-read-1", site, seed, rate(8), [self._target]),
-            LibrdkafkaReader("tx-read-2", site, seed, rate(4), [self._target], committed=False),
-            CommittedOffsetsPoller("tx-ask", site, seed, rate(2), (TRANSACTIONS_GROUP,)),
+            LibrdkafkaSender("tx-send", context, seed, rate(6), [self._source]),
+            Processor("tx-1", context, seed, rate(4), [first], self._target, TRANSACTIONS_GROUP),
+            Processor("tx-2", context, seed, rate(4), [second], self._target, TRANSACTIONS_GROUP),
+            LibrdkafkaReader("tx-read-1", context, seed, rate(8), [self._target]),
+            LibrdkafkaReader("tx-read-2", context, seed, rate(4), [self._target], committed=False),
+            CommittedOffsetsPoller("tx-ask", context, seed, rate(2), (TRANSACTIONS_GROUP,)),
         ]
 
 
@@ -150,22 +150,22 @@ class QueuesWorkload(Workload):
         self.make_topic(api, "t1", 1)
 
     def workers(self) -> Sequence[Worker]:
-        site, seed, rate = self.site, self.seed, self.load.per_second
+        context, seed, rate = self.context, self.seed, self.load.per_second
         return [
-            LibrdkafkaSender("qu-send", site, seed, rate(5), self.topics),
-            QueueMember("qu-http-1", site, seed, rate(4), self.topics, QUEUES_GROUP, QUEUES_PATTERN),
-            QueueMember("qu-http-2", site, seed, rate(4), self.topics, QUEUES_GROUP, QUEUES_PATTERN),
-            SdkQueueMember("qu-sdk", site, seed, rate(4), QUEUES_GROUP, QUEUES_PATTERN),
+            LibrdkafkaSender("qu-send", context, seed, rate(5), self.topics),
+            QueueMember("qu-http-1", context, seed, rate(4), self.topics, QUEUES_GROUP, QUEUES_PATTERN),
+            QueueMember("qu-http-2", context, seed, rate(4), self.topics, QUEUES_GROUP, QUEUES_PATTERN),
+            SdkQueueMember("qu-sdk", context, seed, rate(4), QUEUES_GROUP, QUEUES_PATTERN),
         ]
 
     def finish(self, api: ServerApi) -> None:
-        """Take and acknowledge until nothing has come for longer than anybody may keep a record."""
+        """Receive and acknowledge until nothing has come for longer than a record can be held."""
         deadline = time.monotonic() + EMPTY_SECONDS
         last = time.monotonic()
         while time.monotonic() < min(last + VISIBILITY_MS / 1000 + 1, deadline):
-            taken = take(self.site.recorder, api, "qu-final", QUEUES_GROUP, QUEUES_PATTERN, 200, final=True)
+            taken = take(self.context.recorder, api, "qu-final", QUEUES_GROUP, QUEUES_PATTERN, 200, final=True)
             for receipt, value in taken:
-                settle(self.site.recorder, api, "qu-final", QUEUES_GROUP, receipt, value, acked=True)
+                settle(self.context.recorder, api, "qu-final", QUEUES_GROUP, receipt, value, acked=True)
                 last = time.monotonic()
 
 
@@ -183,13 +183,13 @@ class RetentionWorkload(Workload):
         self.make_topic(api, "t1", 1, kept=False, retention_max_bytes=KEEP_BYTES)
 
     def workers(self) -> Sequence[Worker]:
-        site, seed, rate = self.site, self.seed, self.load.per_second
+        context, seed, rate = self.context, self.seed, self.load.per_second
         return [
-            LibrdkafkaSender("re-send", site, seed, rate(12), self.topics, padding=PADDING),
-            LibrdkafkaReader("re-read", site, seed, rate(10), self.topics),
-            LibrdkafkaReader("re-slow", site, seed, rate(0.5), self.topics, slow=True, reassign=0),
-            HttpReader("re-http", site, seed, rate(2), self.topics),
-            BoundsPoller("re-bounds", site, seed, rate(4), self.topics),
+            LibrdkafkaSender("re-send", context, seed, rate(12), self.topics, padding=PADDING),
+            LibrdkafkaReader("re-read", context, seed, rate(10), self.topics),
+            LibrdkafkaReader("re-slow", context, seed, rate(0.5), self.topics, slow=True, reassign=0),
+            HttpReader("re-http", context, seed, rate(2), self.topics),
+            BoundsPoller("re-bounds", context, seed, rate(4), self.topics),
         ]
 
 
@@ -205,11 +205,11 @@ class TablesWorkload(Workload):
             self.declare(TopicShape(f"_changes.{table}", 1), table=table)
 
     def workers(self) -> Sequence[Worker]:
-        site, seed, rate = self.site, self.seed, self.load.per_second
+        context, seed, rate = self.context, self.seed, self.load.per_second
         return [
-            TableWriter("tb-write-1", site, seed, rate(12), TABLES),
-            TableWriter("tb-write-2", site, seed, rate(12), TABLES),
-            TableReader("tb-read", site, seed, rate(4), TABLES),
+            TableWriter("tb-write-1", context, seed, rate(12), TABLES),
+            TableWriter("tb-write-2", context, seed, rate(12), TABLES),
+            TableReader("tb-read", context, seed, rate(4), TABLES),
         ]
 
     def translate(self, seen: SeenRecord) -> SeenRecord:
@@ -217,7 +217,7 @@ class TablesWorkload(Workload):
 
     def finish(self, api: ServerApi) -> None:
         for table in TABLES:
-            read_table(self.site.recorder, api, "tb-final", table, final=True)
+            read_table(self.context.recorder, api, "tb-final", table, final=True)
 
 
 class MixedWorkload(Workload):
@@ -228,19 +228,19 @@ class MixedWorkload(Workload):
         self.make_topic(api, "t1", 1)
 
     def workers(self) -> Sequence[Worker]:
-        site, seed, rate = self.site, self.seed, self.load.per_second
+        context, seed, rate = self.context, self.seed, self.load.per_second
         return [
-            librdkafka.LibrdkafkaSender("mx-rd-send", site, seed, rate(6), self.topics),
-            aio.AioSender("mx-aio-send", site, seed, rate(6), self.topics),
-            HttpPublisher("mx-http-send", site, seed, rate(6), self.topics),
-            SqlPublisher("mx-sql-send", site, seed, rate(4), self.topics),
-            SdkPublisher("mx-sdk-send", site, seed, rate(6), self.topics),
-            librdkafka.LibrdkafkaReader("mx-rd-read", site, seed, rate(6), self.topics),
-            aio.AioReader("mx-aio-read", site, seed, rate(6), self.topics),
-            HttpReader("mx-http-read", site, seed, rate(6), self.topics),
-            SqlReader("mx-sql-read", site, seed, rate(2), self.topics),
-            SdkReader("mx-sdk-read", site, seed, rate(6), self.topics),
-            BoundsPoller("mx-bounds", site, seed, rate(3), self.topics),
+            librdkafka.LibrdkafkaSender("mx-rd-send", context, seed, rate(6), self.topics),
+            aio.AioSender("mx-aio-send", context, seed, rate(6), self.topics),
+            HttpPublisher("mx-http-send", context, seed, rate(6), self.topics),
+            SqlPublisher("mx-sql-send", context, seed, rate(4), self.topics),
+            SdkPublisher("mx-sdk-send", context, seed, rate(6), self.topics),
+            librdkafka.LibrdkafkaReader("mx-rd-read", context, seed, rate(6), self.topics),
+            aio.AioReader("mx-aio-read", context, seed, rate(6), self.topics),
+            HttpReader("mx-http-read", context, seed, rate(6), self.topics),
+            SqlReader("mx-sql-read", context, seed, rate(2), self.topics),
+            SdkReader("mx-sdk-read", context, seed, rate(6), self.topics),
+            BoundsPoller("mx-bounds", context, seed, rate(3), self.topics),
         ]
 
 
@@ -262,28 +262,28 @@ class CdcWorkload(Workload):
             self.declare(TopicShape(topic, CDC_PARTITIONS), table=CDC_TABLE, routed=True)
             api.sql(_ROUTE.format(topic, CDC_TABLE))
 
-    def attend(self, stage: Testbed) -> None:
-        stage.pipeline.start(stage.url)
-        stage.pipeline.await_running(stage.server.url)
+    def start_companions(self, testbed: Testbed) -> None:
+        testbed.pipeline.start(testbed.url)
+        testbed.pipeline.await_running(testbed.server.url)
 
     def workers(self) -> Sequence[Worker]:
-        site, seed, rate = self.site, self.seed, self.load.per_second
+        context, seed, rate = self.context, self.seed, self.load.per_second
         return [
-            TableWriter("cd-write-1", site, seed, rate(12), (CDC_TABLE,)),
-            TableWriter("cd-write-2", site, seed, rate(12), (CDC_TABLE,)),
-            TableReader("cd-read", site, seed, rate(2), (CDC_TABLE,)),
+            TableWriter("cd-write-1", context, seed, rate(12), (CDC_TABLE,)),
+            TableWriter("cd-write-2", context, seed, rate(12), (CDC_TABLE,)),
+            TableReader("cd-read", context, seed, rate(2), (CDC_TABLE,)),
         ]
 
     def translate(self, seen: SeenRecord) -> SeenRecord:
-        return change_seen(seen) if seen.place.topic.startswith("_changes.") else routed_seen(seen)
+        return change_seen(seen) if seen.location.topic.startswith("_changes.") else routed_seen(seen)
 
     def finish(self, api: ServerApi) -> None:
-        """Wait until the pipeline has come to the end of the changes."""
+        """Wait until the pipeline has routed all changes."""
         changes = api.sql(f"SELECT count(*) FROM _changes.{CDC_TABLE}")["rows"][0][0]
         deadline = time.monotonic() + CAUGHT_UP_SECONDS
         while time.monotonic() < deadline and any(_count(api, topic) < changes for topic in ROUTED):
             time.sleep(0.5)
-        read_table(self.site.recorder, api, "cd-final", CDC_TABLE, final=True)
+        read_table(self.context.recorder, api, "cd-final", CDC_TABLE, final=True)
 
 
 def _count(api: ServerApi, topic: str) -> int:

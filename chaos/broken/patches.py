@@ -1,4 +1,8 @@
-"""Faults of the log: syncs, recovery, offsets, reads, producers, and the tables that follow it."""
+"""The patches that make a server a broken variant, each with one known fault, by name.
+
+The server's process applies them (`chaos.launch`). In which run each shows, and as what, is in `chaos.broken.variants`. The
+docstring of a patch says what is wrong with the server; the report prints it.
+"""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence

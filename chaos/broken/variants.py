@@ -1,4 +1,8 @@
-"""All broken variants: in which run each shows, and the rules of which one must notice."""
+"""All broken variants: the run in which each shows, and the rules of which one must notice.
+
+`run_variants` runs them one after the other. Some faults show only when two things meet, such as a pause and a commit, so that
+a run may pass without them; such a variant gets a few runs.
+"""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -24,7 +28,7 @@ class BrokenVariant(NamedTuple):
 
     @property
     def mutant(self) -> Mutant:
-        """What is wrong with it is the docstring of its patch."""
+        """The mutant, described by the docstring of its patch."""
         return Mutant(self.name, (PATCHES[self.name].__doc__ or "").strip(), self.shows_as)
 
     @property
@@ -55,7 +59,7 @@ _RUNS = 3
 
 
 def run_variants(names: Sequence[str], seed: int, home: Path, console: Console) -> list[str]:
-    """Those that went unnoticed. Each run has its folder below `home`."""
+    """Run the variants, each in a folder below `home`. Return those that went unnoticed."""
     home.mkdir(parents=True)
     missed = []
     for name in names:
@@ -81,7 +85,7 @@ def run_variants(names: Sequence[str], seed: int, home: Path, console: Console) 
 
 
 def _rules_broken(name: str, seed: int, home: Path) -> Sequence[str]:
-    """What one run shows, which leaves its folder and what it said."""
+    """Return the rules that one run broke. It leaves its folder and its output."""
     variant = VARIANTS[name]
     order = RunSpec(f"broken-{name}", variant.profile, variant.faults, seed, MINUTES, variant.mutant)
     with (home / f"{name}.log").open("w") as log:

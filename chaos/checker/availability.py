@@ -1,4 +1,4 @@
-"""When the server was there: the moments of its answers, the faults that excuse silence, and how fast it came back."""
+"""When the server was available: the times of its answers, the faults that excuse silence, and how fast it recovered."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ class TimeSpan(NamedTuple):
         return self.ends - self.begins
 
     def meets(self, fault: Fault) -> bool:
-        """Whether the fault was in force at any time of it."""
+        """Return whether the fault was active at any time of the span."""
         return fault.time < self.ends and max(fault.time, fault.until) > self.begins
 
 
 class FaultRecovery(NamedTuple):
     fault: Fault
     seconds: float
-    """From when the server was started again to the next answer."""
+    """Seconds from the restart of the server to the next answer."""
 
 
 class Availability:
@@ -38,14 +38,14 @@ class Availability:
 
     @cached_property
     def under_load(self) -> TimeSpan:
-        """From the first call to the last one before the final reads."""
+        """Return the span from the first call to the last one before the final reads."""
         final = next((phase.time for phase in self._timeline.others(RunPhase) if phase.name == "final"), float("inf"))
         begins = [begin for op in self._timeline.ops.values() if (begin := self._timeline.time_at(op.begin)) <= final]
         return TimeSpan(min(begins, default=0.0), max(begins, default=0.0))
 
     @cached_property
     def healthy(self) -> list[TimeSpan]:
-        """The time under load in which no fault was in force."""
+        """Return the spans under load in which no fault was active."""
         spans: list[TimeSpan] = []
         begins, ends = self.under_load
         for fault in self._timeline.others(Fault):
@@ -59,7 +59,7 @@ class Availability:
         return self.answers[index] if index < len(self.answers) else None
 
     def silences(self, span: TimeSpan) -> Iterator[TimeSpan]:
-        """The times between answers within a span."""
+        """Yield the spans between answers within a span."""
         last = span.begins
         for index in range(bisect_right(self.answers, span.begins), len(self.answers)):
             if self.answers[index] >= span.ends:
@@ -74,14 +74,17 @@ class Availability:
 
     @cached_property
     def longest_healthy_silence(self) -> float:
-        """Seconds between two answers while no fault was in force. The first answer after a fault is a recovery instead."""
+        """Return the most seconds between two answers while no fault was active.
+
+        The first answer after a fault counts as a recovery instead.
+        """
         return max(
             (silence.seconds for span in self.healthy for silence in self.silences(span) if silence.begins > span.begins),
             default=0.0,
         )
 
     def recoveries(self) -> Iterator[FaultRecovery]:
-        """After faults for which the server was down."""
+        """Yield how the server recovered from each fault for which it was down."""
         for fault in self._timeline.others(Fault):
             answer = self.next_answer(over_at(fault))
             if fault.down and answer is not None:
@@ -89,10 +92,10 @@ class Availability:
 
 
 def over_at(fault: Fault) -> float:
-    """When it was taken back. A server that was down has been started by then, and has still to become ready."""
+    """Return when the fault was reverted. A server that was down has been started by then, but need not be ready."""
     return max(fault.time, fault.started if fault.down and fault.started >= 0 else fault.until)
 
 
 def shows_life(op: Op[Call]) -> bool:
-    """An empty answer to a poll does not: clients give one without asking the server."""
+    """Return whether the answer shows that the server is alive. Clients answer a poll without records by themselves."""
     return op.outcome is CallOutcome.OK and (not isinstance(op.what, PollCall | TakeCall) or bool(op.answer.seen))

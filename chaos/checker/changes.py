@@ -45,7 +45,9 @@ def duplicate_change(evidence: Evidence) -> Iterator[RuleFinding]:
             for event in events:
                 known = first.setdefault(event.value, event)
                 if known is not event and event.value != DELETED:
-                    message = f"{event.value!r} is in {declared.topic} at offsets {known.place.offset} and {event.place.offset}"
+                    message = (
+                        f"{event.value!r} is in {declared.topic} at offsets {known.location.offset} and {event.location.offset}"
+                    )
                     yield shown_by(message, known.op, event.op, about=(event.value,))
             count = sum(event.value == DELETED for event in events)
             if count > deletes[declared.table, key]:
@@ -103,7 +105,7 @@ def routed_otherwise(evidence: Evidence) -> Iterator[RuleFinding]:
 
 
 def _values(evidence: Evidence) -> Iterator[tuple[DeclaredTopic, dict[str, ChangeEvent]]]:
-    """Of each topic that a table feeds the values in it, provided that somebody has looked."""
+    """Yield each topic that a table feeds, with its events by value, if the topic was read at the end."""
     if not evidence.has_final_reads:
         return
     for declared in evidence.changes.topics:

@@ -14,18 +14,18 @@ def inconsistent_offset(evidence: Evidence) -> Iterator[RuleFinding]:
     """Two values at one offset."""
     for one, other in evidence.reads.differing:
         if one.seen.value != other.seen.value:
-            yield _two_values(one.seen.place, one.seen.value, other.seen.value, one, other)
+            yield _two_values(one.seen.location, one.seen.value, other.seen.value, one, other)
     for written in evidence.writes.by_value.values():
-        if written.place.offset < 0:
+        if written.location.offset < 0:
             continue
-        first = evidence.writes.at[written.place]
+        first = evidence.writes.at[written.location]
         if first is not written:
-            message = f"{label(written.place)} was given to {first.value!r} and to {written.value!r}"
+            message = f"{label(written.location)} was given to {first.value!r} and to {written.value!r}"
             yield shown_by(message, first.op, written.op, about=(first.value, written.value))
-        read = evidence.reads.at.get(written.place)
+        read = evidence.reads.at.get(written.location)
         if read and read.seen.value != written.value:
             yield shown_by(
-                f"{label(written.place)} was given to {written.value!r}, but {read.seen.value!r} was read there",
+                f"{label(written.location)} was given to {written.value!r}, but {read.seen.value!r} was read there",
                 written.op,
                 read.op,
                 about=(written.value, read.seen.value),
@@ -36,28 +36,30 @@ def duplicate(evidence: Evidence) -> Iterator[RuleFinding]:
     """One value at two offsets, although it was sent by an idempotent producer."""
     for one, other in evidence.reads.doubled:
         written = evidence.writes.by_value.get(one.seen.value)
-        if written and _stored_once(written) and not evidence.table_of(one.seen.place.topic):
-            message = f"{one.seen.value!r} was sent once and read at {label(one.seen.place)} and at {label(other.seen.place)}"
+        if written and _stored_once(written) and not evidence.table_of(one.seen.location.topic):
+            message = (
+                f"{one.seen.value!r} was sent once and read at {label(one.seen.location)} and at {label(other.seen.location)}"
+            )
             yield shown_by(message, written.op, one.op, other.op, about=(one.seen.value,))
     for written in evidence.writes.by_value.values():
-        read = evidence.reads.of_value.get((written.place.topic, written.value))
-        if read and written.place.offset >= 0 and _stored_once(written) and read.seen.place != written.place:
-            message = f"{written.value!r} was acked at {label(written.place)} and read at {label(read.seen.place)}"
+        read = evidence.reads.of_value.get((written.location.topic, written.value))
+        if read and written.location.offset >= 0 and _stored_once(written) and read.seen.location != written.location:
+            message = f"{written.value!r} was acked at {label(written.location)} and read at {label(read.seen.location)}"
             yield shown_by(message, written.op, read.op, about=(written.value,))
 
 
 def aborted_read(evidence: Evidence) -> Iterator[RuleFinding]:
     """A record that was refused, or whose transaction was aborted, and that was read all the same."""
     for written in evidence.writes.by_value.values():
-        if written.fate is not Visibility.REFUSED:
+        if written.visibility is not Visibility.REFUSED:
             continue
         if written.in_transaction:
             read = evidence.reads.to_committed_readers.get(written.value)
         else:
-            read = evidence.reads.of_value.get((written.place.topic, written.value))
+            read = evidence.reads.of_value.get((written.location.topic, written.value))
         if read:
             what = "whose transaction did not commit," if written.in_transaction else "which was refused,"
-            message = f"{written.value!r}, {what} was read at {label(read.seen.place)}"
+            message = f"{written.value!r}, {what} was read at {label(read.seen.location)}"
             yield shown_by(message, written.op, read.op, about=(written.value,))
 
 
@@ -68,9 +70,9 @@ def never_sent(evidence: Evidence) -> Iterator[RuleFinding]:
         if topic not in writes.topics or evidence.table_of(topic):
             continue
         written = writes.by_value.get(value)
-        if written is None or written.place.topic != topic:
+        if written is None or written.location.topic != topic:
             yield shown_by(
-                f"{value!r} was read at {label(read.seen.place)}, but nobody sent it there",
+                f"{value!r} was read at {label(read.seen.location)}, but nobody sent it there",
                 read.op,
                 about=(value,),
             )
@@ -80,14 +82,14 @@ def _stored_once(written: WrittenRecord) -> bool:
     return not isinstance(written.op.what, SendCall) or written.op.what.idempotent
 
 
-def _two_values(place: RecordLocation, one_value: str, other_value: str, one: ReadRecord, other: ReadRecord) -> RuleFinding:
-    message = f"{label(place)} held {one_value!r} and later {other_value!r}"
+def _two_values(location: RecordLocation, one_value: str, other_value: str, one: ReadRecord, other: ReadRecord) -> RuleFinding:
+    message = f"{label(location)} held {one_value!r} and later {other_value!r}"
     return shown_by(message, one.op, other.op, about=(one_value, other_value))
 
 
 class MissingRecord(NamedTuple):
     value: str
-    place: RecordLocation
+    location: RecordLocation
     shown_by: tuple[Op[Any], ...]
     passed_by: ReadRecord | None
     """The next record that final reads found in the partition."""
@@ -98,8 +100,8 @@ def lost_write(evidence: Evidence) -> Iterator[RuleFinding]:
     for missing in _missing(evidence):
         if missing.passed_by:
             yield shown_by(
-                f"{missing.value!r} was at {label(missing.place)}; final reads went past it, to offset"
-                f" {missing.passed_by.seen.place.offset}",
+                f"{missing.value!r} was at {label(missing.location)}; final reads went past it, to offset"
+                f" {missing.passed_by.seen.location.offset}",
                 *missing.shown_by,
                 missing.passed_by.op,
                 about=(missing.value,),
@@ -111,11 +113,11 @@ def unseen(evidence: Evidence) -> Iterator[RuleFinding]:
     for missing in _missing(evidence):
         if missing.passed_by:
             continue
-        found = evidence.reads.final.get((missing.place.topic, missing.place.partition), {})
+        found = evidence.reads.final.get((missing.location.topic, missing.location.partition), {})
         last = found[max(found)] if found else None
-        reached = f"ended at offset {last.seen.place.offset}" if last else "found nothing in that partition"
+        reached = f"ended at offset {last.seen.location.offset}" if last else "found nothing in that partition"
         yield shown_by(
-            f"{missing.value!r} was at {label(missing.place)}, but final reads {reached}",
+            f"{missing.value!r} was at {label(missing.location)}, but final reads {reached}",
             *missing.shown_by,
             *((last.op,) if last else ()),
             about=(missing.value,),
@@ -129,20 +131,20 @@ def _missing(evidence: Evidence) -> Iterator[MissingRecord]:
     offsets = {partition: sorted(found) for partition, found in reads.final.items()}
     found = {(partition[0], one.seen.value) for partition, records in reads.final.items() for one in records.values()}
     for written in evidence.writes.by_value.values():
-        if (written.place.topic, written.value) in found:
+        if (written.location.topic, written.value) in found:
             continue
-        read = reads.of_value.get((written.place.topic, written.value)) if reads.is_lasting(written.value) else None
-        acked = written.fate is Visibility.ACKED
-        place = read.seen.place if read and written.place.offset < 0 else written.place
-        if not (acked or read) or evidence.has_left(place):
+        read = reads.of_value.get((written.location.topic, written.value)) if reads.is_lasting(written.value) else None
+        acked = written.visibility is Visibility.ACKED
+        location = read.seen.location if read and written.location.offset < 0 else written.location
+        if not (acked or read) or evidence.has_left(location):
             continue
-        partition = (place.topic, place.partition)
+        partition = (location.topic, location.partition)
         above = offsets.get(partition, [])
-        index = bisect_right(above, place.offset)
-        passed = place.offset >= 0 and index < len(above)
+        index = bisect_right(above, location.offset)
+        passed = location.offset >= 0 and index < len(above)
         yield MissingRecord(
             written.value,
-            place,
+            location,
             (written.op, *((read.op,) if read and not acked else ())),
             reads.final[partition][above[index]] if passed else None,
         )

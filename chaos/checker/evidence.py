@@ -1,4 +1,9 @@
-"""What was written: each record that a send or a transaction carried, and whether it must, may or must not be seen."""
+"""Everything that rules may ask of a history: what was written, what was read, and the changes of tables.
+
+`Writes` holds each record that a send or a transaction carried, and whether it must, may or must not be seen. `ReadRecords`
+holds, for each offset, the record that readers found there, who read it first, and what is known to be visible to everyone.
+`ChangeEvents` holds the changes of tables as they were requested, and as the final reads found them in topics.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -35,9 +40,9 @@ class Visibility(Enum):
 
 class WrittenRecord(NamedTuple):
     value: str
-    place: RecordLocation
-    """With offset -1 when nobody has said it."""
-    fate: Visibility
+    location: RecordLocation
+    """With offset -1 if it is not known."""
+    visibility: Visibility
     op: WriteOp
 
     @property
@@ -46,15 +51,15 @@ class WrittenRecord(NamedTuple):
 
 
 class Writes:
-    """Values are unique over a run, so a value names its record."""
+    """All records that were sent. Values are unique over a run, so a value identifies its record."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.by_value: dict[str, WrittenRecord] = {}
         self.at: dict[RecordLocation, WrittenRecord] = {}
-        """The first that was given each place."""
+        """The first record that was acknowledged at each location."""
         self.topics: set[str] = set()
         self.repeated: list[tuple[WrittenRecord, WrittenRecord]] = []
-        """Two records of one value: the run was made wrong."""
+        """Two records with the same value, which is a defect of the run."""
         self.ops: list[WriteOp] = [*timeline.of(SendCall), *timeline.of(TransactionCall)]
         for op in self.ops:
             self._add(op)
@@ -63,80 +68,85 @@ class Writes:
         return [self.by_value[value] for _, value in op.what.records]
 
     def _add(self, op: WriteOp) -> None:
-        places = op.answer.places
+        locations = op.answer.locations
         for index, (asked, value) in enumerate(op.what.records):
-            place = places[index] if index < len(places) else asked
+            location = locations[index] if index < len(locations) else asked
             self.topics.add(asked.topic)
-            written = WrittenRecord(value, place, _visibility(op, place), op)
+            written = WrittenRecord(value, location, _visibility(op, location), op)
             first = self.by_value.setdefault(value, written)
             if first is not written:
                 self.repeated.append((first, written))
-            if place.offset >= 0:
-                self.at.setdefault(place, written)
+            if location.offset >= 0:
+                self.at.setdefault(location, written)
 
 
-def _visibility(op: WriteOp, place: RecordLocation) -> Visibility:
+def _visibility(op: WriteOp, location: RecordLocation) -> Visibility:
     if op.outcome is CallOutcome.FAILED or (isinstance(op.what, TransactionCall) and op.what.aborted):
         return Visibility.REFUSED
-    # Of a send with many partitions some records may be acked while others are not; a transaction is acked as a whole.
-    if op.outcome is CallOutcome.OK or (isinstance(op.what, SendCall) and place.offset >= 0):
+    # A send to many partitions may be acked for some records only; a transaction is acked as a whole.
+    if op.outcome is CallOutcome.OK or (isinstance(op.what, SendCall) and location.offset >= 0):
         return Visibility.ACKED
     return Visibility.POSSIBLE
 
 
-Reader = Op[PollCall] | Op[TakeCall]
+ReadOp = Op[PollCall] | Op[TakeCall]
 
 
 class ReadRecord(NamedTuple):
     seen: SeenRecord
-    op: Reader
+    op: ReadOp
 
 
 class ReadRecords:
+    """All records that were read."""
+
     def __init__(self, timeline: Timeline, writes: Writes) -> None:
         self.at: dict[RecordLocation, ReadRecord] = {}
-        """The first that was seen at each place."""
+        """The first read of each location."""
         self.of_value: dict[tuple[str, str], ReadRecord] = {}
-        """The first of each value in each topic."""
+        """The first read of each value in each topic."""
         self.differing: list[tuple[ReadRecord, ReadRecord]] = []
-        """Two reads of one place that are not the same in value, key or cursor."""
+        """Two reads of one location that differ in value, key or cursor."""
         self.doubled: list[tuple[ReadRecord, ReadRecord]] = []
-        """Two places of one value in one topic."""
+        """Two reads of one value at different locations of one topic."""
         self.to_committed_readers: dict[str, ReadRecord] = {}
-        """Of each value, the first read by one who sees ended transactions only."""
+        """For each value, the first read by a reader that sees ended transactions only."""
         self.final: dict[PartitionKey, dict[int, ReadRecord]] = defaultdict(dict)
         self._writes = writes
         for read in read_records(timeline):
             self._add(read)
         self.visible: dict[PartitionKey, list[int]] = self._visible()
-        """The offsets, in order, of the records that each reader who passes them must see."""
+        """The offsets, in order, of the records that every reader that passes them must see."""
 
     def _add(self, read: ReadRecord) -> None:
         seen, op = read
-        place = seen.place
-        first = self.at.setdefault(place, read)
+        location = seen.location
+        first = self.at.setdefault(location, read)
         if first.seen != seen and _differ(first.seen, seen):
             self.differing.append((first, read))
-        known = self.of_value.setdefault((place.topic, seen.value), read)
-        if known.seen.place != place:
+        known = self.of_value.setdefault((location.topic, seen.value), read)
+        if known.seen.location != location:
             self.doubled.append((known, read))
         if isinstance(op.what, TakeCall) or op.what.committed:
             self.to_committed_readers.setdefault(seen.value, read)
         if isinstance(op.what, PollCall) and op.what.final:
-            self.final[place.topic, place.partition].setdefault(place.offset, read)
+            self.final[location.topic, location.partition].setdefault(location.offset, read)
 
     def _visible(self) -> dict[PartitionKey, list[int]]:
         offsets: dict[PartitionKey, set[int]] = defaultdict(set)
         for written in self._writes.by_value.values():
-            if written.fate is Visibility.ACKED and written.place.offset >= 0:
-                offsets[written.place.topic, written.place.partition].add(written.place.offset)
-        for place, (seen, _) in self.at.items():
+            if written.visibility is Visibility.ACKED and written.location.offset >= 0:
+                offsets[written.location.topic, written.location.partition].add(written.location.offset)
+        for location, (seen, _) in self.at.items():
             if self.is_lasting(seen.value):
-                offsets[place.topic, place.partition].add(place.offset)
+                offsets[location.topic, location.partition].add(location.offset)
         return {partition: sorted(found) for partition, found in offsets.items()}
 
     def is_lasting(self, value: str) -> bool:
-        """It was seen, and not only by those who see open transactions too: such a record may still go away."""
+        """Return whether a record that was read must stay visible.
+
+        One that only readers of open transactions saw may still be aborted.
+        """
         written = self._writes.by_value.get(value)
         return written is None or not written.in_transaction or value in self.to_committed_readers
 
@@ -148,7 +158,7 @@ def read_records(timeline: Timeline) -> Iterator[ReadRecord]:
 
 
 def _differ(one: SeenRecord, other: SeenRecord) -> bool:
-    """Keys and cursors count where both surfaces tell them."""
+    """Return whether two reads differ. Keys and cursors count if both surfaces return them."""
     return (
         one.value != other.value
         or (one.cursor >= 0 and other.cursor >= 0 and one.cursor != other.cursor)
@@ -168,11 +178,13 @@ class RequestedChange(NamedTuple):
 class ChangeEvent(NamedTuple):
     key: str
     value: str
-    place: RecordLocation
-    op: Reader
+    location: RecordLocation
+    op: ReadOp
 
 
 class ChangeEvents:
+    """The changes of tables, requested and found."""
+
     def __init__(self, evidence: "Evidence") -> None:
         self._evidence = evidence
 
@@ -186,23 +198,23 @@ class ChangeEvents:
 
     @cached_property
     def by_value(self) -> dict[tuple[str, str], RequestedChange]:
-        """Values are unique; deletes have none of their own."""
+        """The requested upserts by table and value. Deletes have no value of their own."""
         return {(asked.table, asked.value): asked for asked in self.asked if asked.value != DELETED}
 
     @cached_property
     def topics(self) -> list[DeclaredTopic]:
-        """The topics that tables feed, but those of which retention has taken a part."""
+        """The topics that tables feed, except those that retention has shortened."""
         return [line for line in self._evidence.declared.values() if line.table and not self._is_shortened(line.topic)]
 
     @cached_property
     def in_topic(self) -> dict[str, dict[str, list[ChangeEvent]]]:
-        """Of each topic and key, the events in their order."""
+        """The events of each topic and key, in order."""
         fed = {line.topic for line in self.topics}
         events: dict[str, dict[str, list[ChangeEvent]]] = {topic: defaultdict(list) for topic in fed}
         for (topic, _), found in self._evidence.reads.final.items():
             for _, (seen, op) in sorted(found.items()) if topic in fed else ():
                 key = seen.key or ""
-                events[topic][key].append(ChangeEvent(key, seen.value, seen.place, op))
+                events[topic][key].append(ChangeEvent(key, seen.value, seen.location, op))
         return events
 
     def _is_shortened(self, topic: str) -> bool:
@@ -211,6 +223,8 @@ class ChangeEvents:
 
 
 class Evidence:
+    """What rules may ask of a history. Each part is computed when it is first asked for."""
+
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
 
@@ -231,36 +245,36 @@ class Evidence:
         return {line.topic: line for line in self.timeline.others(DeclaredTopic)}
 
     def is_kept(self, topic: str) -> bool:
-        """It has no retention, as far as anybody has said."""
+        """Return whether the topic has no retention, as far as it was declared."""
         declared = self.declared.get(topic)
         return declared is None or declared.kept
 
     def table_of(self, topic: str) -> str:
-        """The table that feeds the topic, or nothing."""
+        """Return the table that feeds the topic, or an empty string."""
         declared = self.declared.get(topic)
         return declared.table if declared else ""
 
     @cached_property
     def starts(self) -> dict[PartitionKey, HighestKnown]:
-        """How far the start of each partition was known to have risen."""
+        """The highest start of each partition that was known at each time."""
         starts: dict[PartitionKey, HighestKnown] = defaultdict(HighestKnown)
         for op in self.timeline.completed(BoundsCall, PollCall):
-            for place in op.answer.starts:
-                starts[place.topic, place.partition].raise_to(place.offset, op)
-            for place in op.answer.out_of_range:
-                # Where nothing expires, this says that the end has fallen: no excuse for what is missing.
-                if not self.is_kept(place.topic):
-                    starts[place.topic, place.partition].raise_to(place.offset + 1, op)
+            for location in op.answer.starts:
+                starts[location.topic, location.partition].raise_to(location.offset, op)
+            for location in op.answer.out_of_range:
+                # Without retention this means that the end has fallen, which does not excuse missing records.
+                if not self.is_kept(location.topic):
+                    starts[location.topic, location.partition].raise_to(location.offset + 1, op)
         return starts
 
     def last_start(self, partition: PartitionKey) -> int:
-        frontier = self.starts.get(partition)
-        mark = frontier.highest if frontier else None
-        return mark.number if mark else 0
+        known = self.starts.get(partition)
+        highest = known.highest if known else None
+        return highest.number if highest else 0
 
-    def has_left(self, place: RecordLocation) -> bool:
-        """Retention took the record away, or may have: of one without a known offset nobody can say."""
-        return self.last_start((place.topic, place.partition)) > max(place.offset, 0)
+    def has_left(self, location: RecordLocation) -> bool:
+        """Return whether retention may have deleted the record. Without a known offset, it always may."""
+        return self.last_start((location.topic, location.partition)) > max(location.offset, 0)
 
     @cached_property
     def has_final_reads(self) -> bool:

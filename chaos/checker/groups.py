@@ -29,11 +29,11 @@ def two_owners(evidence: Evidence) -> Iterator[RuleFinding]:
     owners: dict[tuple[str, int, str, int], Op[OwnedCall]] = {}
     for op in evidence.timeline.of(OwnedCall):
         # Some clients don't tell their generation.
-        for place in op.answer.places if op.what.generation >= 0 else ():
-            first = owners.setdefault((op.what.group, op.what.generation, place.topic, place.partition), op)
+        for location in op.answer.locations if op.what.generation >= 0 else ():
+            first = owners.setdefault((op.what.group, op.what.generation, location.topic, location.partition), op)
             if first.what.member != op.what.member:
                 yield shown_by(
-                    f"{place.topic}/{place.partition} belonged to {first.what.member} and to {op.what.member} in generation"
+                    f"{location.topic}/{location.partition} belonged to {first.what.member} and {op.what.member} in generation"
                     f" {op.what.generation} of group {op.what.group}",
                     first,
                     op,
@@ -63,12 +63,12 @@ def commit_lost(evidence: Evidence) -> Iterator[RuleFinding]:
     for op in evidence.timeline.of(CommittedCall):
         if op.outcome is not CallOutcome.OK:
             continue
-        for place in op.answer.places:
-            key = OffsetKey(op.what.group, place.topic, place.partition)
-            if not registers[key].allows(place.offset, op):
-                later = registers[key].disproof(place.offset, op)
+        for location in op.answer.locations:
+            key = OffsetKey(op.what.group, location.topic, location.partition)
+            if not registers[key].allows(location.offset, op):
+                later = registers[key].disproof(location.offset, op)
                 why = f"{later.value} had been committed since" if later else "nobody had committed that"
-                was = f"offset {place.offset}" if place.offset != NO_OFFSET else "no offset"
+                was = f"offset {location.offset}" if location.offset != NO_OFFSET else "no offset"
                 yield RuleFinding(f"{key} had {was}, but {why}", (*calls_of([later]), op.call))
 
 
@@ -77,36 +77,36 @@ def committed_back(evidence: Evidence) -> Iterator[RuleFinding]:
     registers = offset_registers(evidence.timeline)
     highest: dict[OffsetKey, HighestKnown] = defaultdict(HighestKnown)
     for op in evidence.timeline.completed(CommittedCall):
-        for place in op.answer.places:
+        for location in op.answer.locations:
             if not isinstance(op.what, CommittedCall) or op.outcome is not CallOutcome.OK:
                 continue
-            key = OffsetKey(op.what.group, place.topic, place.partition)
+            key = OffsetKey(op.what.group, location.topic, location.partition)
             mark = highest[key].before(op.begin)
-            if mark and place.offset < mark.number and not registers[key].written_after(place.offset, mark.op, op):
-                yield shown_by(f"{key} had offset {mark.number} and later {place.offset}, without a commit", mark.op, op)
-            highest[key].raise_to(place.offset, op)
+            if mark and location.offset < mark.number and not registers[key].written_after(location.offset, mark.op, op):
+                yield shown_by(f"{key} had offset {mark.number} and later {location.offset}, without a commit", mark.op, op)
+            highest[key].raise_to(location.offset, op)
 
 
 def commit_back(evidence: Evidence) -> Iterator[RuleFinding]:
-    """A commit that was no reset moved the group's offset back: its member had begun at a place that was not the group's."""
+    """A commit that was no reset moved the group's offset back: its member had begun at another offset than the group's."""
     highest: dict[OffsetKey, HighestKnown] = defaultdict(HighestKnown)
     resets: dict[OffsetKey, list[Op[CommitCall]]] = defaultdict(list)
     commits = sorted((op for op in evidence.timeline.of(CommitCall) if op.possible), key=lambda op: op.end)
     for op in commits:
-        for place in op.what.offsets:
-            key = OffsetKey(op.what.group, place.topic, place.partition)
+        for location in op.what.offsets:
+            key = OffsetKey(op.what.group, location.topic, location.partition)
             if op.what.reset:
                 resets[key].append(op)
             elif op.outcome is CallOutcome.OK:
-                highest[key].raise_to(place.offset, op)
+                highest[key].raise_to(location.offset, op)
     for op in commits:
         if op.what.reset or op.outcome is not CallOutcome.OK:
             continue
-        for place in op.what.offsets:
-            key = OffsetKey(op.what.group, place.topic, place.partition)
+        for location in op.what.offsets:
+            key = OffsetKey(op.what.group, location.topic, location.partition)
             mark = highest[key].before(op.begin)
-            if mark and place.offset < mark.number and not any(reset.done > mark.op.begin for reset in resets[key]):
-                message = f"{op.worker} committed {place.offset} for {key}, after {mark.number} had been committed"
+            if mark and location.offset < mark.number and not any(reset.done > mark.op.begin for reset in resets[key]):
+                message = f"{op.worker} committed {location.offset} for {key}, after {mark.number} had been committed"
                 yield shown_by(message, mark.op, op)
 
 
@@ -117,6 +117,6 @@ def offset_registers(timeline: Timeline) -> dict[OffsetKey, Register]:
         group = op.what.group
         if group is None or not op.possible or (isinstance(op.what, TransactionCall) and op.what.aborted):
             continue
-        for place in op.what.offsets:
-            registers[OffsetKey(group, place.topic, place.partition)].wrote(place.offset, op)
+        for location in op.what.offsets:
+            registers[OffsetKey(group, location.topic, location.partition)].wrote(location.offset, op)
     return registers

@@ -1,4 +1,4 @@
-"""From lines to a verdict."""
+"""Judges a history: runs all rules over its lines and decides on a verdict."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -10,7 +10,7 @@ from chaos.checker.violation import Judgement, Rule, RuleFinding, Verdict, Viola
 from chaos.history import CallOutcome, ChangeCall, HistoryLine, PollCall, RowsCall, TakeCall
 
 VIOLATIONS_OF_A_RULE = 1000
-"""So many are kept: a run that breaks a rule more often has one fault, not a thousand."""
+"""The most violations of a rule that are kept. A run that breaks a rule more often has one fault, not a thousand."""
 
 
 def judge(lines: Iterable[HistoryLine], rules: Iterable[Rule] = RULES) -> Judgement:
@@ -34,7 +34,7 @@ def _violation(timeline: Timeline, rule: Rule, found: RuleFinding) -> Violation:
 
 
 def _doubts(evidence: Evidence) -> Iterator[str]:
-    """Why this history could not have shown a fault."""
+    """Yield reasons why this history could not have shown a fault."""
     timeline = evidence.timeline
     yield from timeline.defects
     for first, second in evidence.writes.repeated:

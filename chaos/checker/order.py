@@ -1,4 +1,9 @@
-"""Offsets in order of time: later sends lie behind earlier ones, and the end of a partition never falls (I6, I8)."""
+"""Offsets in order: sends, reads, and the start and end of partitions.
+
+Later sends get higher offsets than earlier ones, and the end of a partition never falls (I6, I8). Reads continue where they
+were: no step back, no record left out (I7), and no silent jump over what retention deleted. The start of a partition only
+rises, never above its end, and not at all without retention (I11).
+"""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -26,15 +31,15 @@ def nonmonotonic_send(evidence: Evidence) -> Iterator[RuleFinding]:
     highest: dict[Hashable, HighestKnown] = defaultdict(HighestKnown)
     sends = list(evidence.timeline.completed(SendCall, TransactionCall))
     for op in sends:
-        for place in _given(op):
-            highest[op.worker, place.topic, place.partition].raise_to(place.offset, op)
+        for location in _given(op):
+            highest[op.worker, location.topic, location.partition].raise_to(location.offset, op)
     for op in sends:
-        for place in _given(op):
-            mark = highest[op.worker, place.topic, place.partition].before(op.begin)
-            if mark and place.offset <= mark.number:
+        for location in _given(op):
+            mark = highest[op.worker, location.topic, location.partition].before(op.begin)
+            if mark and location.offset <= mark.number:
                 yield shown_by(
-                    f"{op.worker} had been given offset {mark.number} of {place.topic}/{place.partition} before it sent what"
-                    f" got offset {place.offset}",
+                    f"{op.worker} had been given offset {mark.number} of {location.topic}/{location.partition}"
+                    f" before it sent what got offset {location.offset}",
                     mark.op,
                     op,
                 )
@@ -44,30 +49,30 @@ def int_nonmonotonic_send(evidence: Evidence) -> Iterator[RuleFinding]:
     """Within one send, a later record of a partition got a lower offset."""
     for op in evidence.timeline.completed(SendCall, TransactionCall):
         last: dict[tuple[str, int], int] = {}
-        for place in _given(op):
-            before = last.get((place.topic, place.partition), -1)
-            if place.offset <= before:
-                yield shown_by(f"within one send, {label(place)} came after offset {before}", op)
-            last[place.topic, place.partition] = place.offset
+        for location in _given(op):
+            before = last.get((location.topic, location.partition), -1)
+            if location.offset <= before:
+                yield shown_by(f"within one send, {label(location)} came after offset {before}", op)
+            last[location.topic, location.partition] = location.offset
 
 
 def stale_end(evidence: Evidence) -> Iterator[RuleFinding]:
     """What was asked or sent later stands below an end that somebody knew before."""
     ends: dict[tuple[str, int], HighestKnown] = defaultdict(HighestKnown)
     for op in evidence.timeline.completed(SendCall, TransactionCall, PollCall, TakeCall, BoundsCall):
-        for place in _given(op):
-            ends[place.topic, place.partition].raise_to(place.offset + 1, op)
+        for location in _given(op):
+            ends[location.topic, location.partition].raise_to(location.offset + 1, op)
         for seen in op.answer.seen:
-            ends[seen.place.topic, seen.place.partition].raise_to(seen.place.offset + 1, op)
-        for place in op.answer.ends:
-            ends[place.topic, place.partition].raise_to(place.offset, op)
+            ends[seen.location.topic, seen.location.partition].raise_to(seen.location.offset + 1, op)
+        for location in op.answer.ends:
+            ends[location.topic, location.partition].raise_to(location.offset, op)
     for op in evidence.timeline.completed(SendCall, TransactionCall, BoundsCall):
-        for place in (*_given(op), *op.answer.ends):
-            mark = ends[place.topic, place.partition].before(op.begin)
-            if mark and place.offset < mark.number:
+        for location in (*_given(op), *op.answer.ends):
+            mark = ends[location.topic, location.partition].before(op.begin)
+            if mark and location.offset < mark.number:
                 what = "the end was said to be" if isinstance(op.what, BoundsCall) else "a record was given"
                 yield shown_by(
-                    f"{what} offset {place.offset} of {place.topic}/{place.partition}, when its end was known to be at"
+                    f"{what} offset {location.offset} of {location.topic}/{location.partition}, when its end was known to be at"
                     f" {mark.number} or above",
                     mark.op,
                     op,
@@ -75,14 +80,14 @@ def stale_end(evidence: Evidence) -> Iterator[RuleFinding]:
 
 
 def _given(op: Op[Any]) -> tuple[RecordLocation, ...]:
-    """The offsets that a send was given."""
+    """Return the locations that a call was given."""
     if not isinstance(op.what, SendCall | TransactionCall):
         return ()
-    return tuple(place for place in op.answer.places if place.offset >= 0)
+    return tuple(location for location in op.answer.locations if location.offset >= 0)
 
 
 class PollStep(NamedTuple):
-    """From the offset that a reader was to get next to the one that it got."""
+    """The offset that a reader should have got next, and the one that it got."""
 
     partition: PartitionKey
     expected: int
@@ -114,7 +119,7 @@ def silent_jump(evidence: Evidence) -> Iterator[RuleFinding]:
 
 
 def _steps(evidence: Evidence) -> Iterator[PollStep]:
-    """The steps of all readers that don't lead to the very next offset."""
+    """Yield the steps of all readers that do not lead to the next offset."""
     next_of: dict[tuple[str, str, PartitionKey], tuple[int, Op[PollCall]]] = {}
     rebalanced: dict[str, int] = {}
     for op in evidence.timeline.completed(PollCall, OwnedCall):
@@ -123,21 +128,21 @@ def _steps(evidence: Evidence) -> Iterator[PollStep]:
             continue
         poll = cast(Op[PollCall], op)
         moved = rebalanced.get(op.worker, -1) if poll.what.subscribed else -1
-        begins = {(place.topic, place.partition): place.offset for place in poll.what.begins}
+        begins = {(location.topic, location.partition): location.offset for location in poll.what.begins}
         for seen in poll.answer.seen:
-            place = seen.place
-            partition = (place.topic, place.partition)
+            location = seen.location
+            partition = (location.topic, location.partition)
             reader = (op.worker, poll.what.session, partition)
             expected, before = next_of.get(reader) or (begins.get(partition, -1), poll)
-            if expected >= 0 and place.offset != expected and before.begin > moved:
-                yield PollStep(partition, expected, place, before, poll)
-            next_of[reader] = (place.offset + 1, poll)
-        for place in poll.answer.out_of_range:
-            next_of.pop((op.worker, poll.what.session, (place.topic, place.partition)), None)
+            if expected >= 0 and location.offset != expected and before.begin > moved:
+                yield PollStep(partition, expected, location, before, poll)
+            next_of[reader] = (location.offset + 1, poll)
+        for location in poll.answer.out_of_range:
+            next_of.pop((op.worker, poll.what.session, (location.topic, location.partition)), None)
 
 
 def _skips(evidence: Evidence) -> Iterator[tuple[PollStep, int]]:
-    """Steps over a visible record, and its offset."""
+    """Yield the steps that skip a visible record, with its offset."""
     for step in _steps(evidence):
         visible = evidence.reads.visible.get(step.partition, [])
         index = bisect_left(visible, step.expected)
@@ -146,8 +151,8 @@ def _skips(evidence: Evidence) -> Iterator[tuple[PollStep, int]]:
 
 
 def _left_before(evidence: Evidence, step: PollStep, skipped: int) -> bool:
-    frontier = evidence.starts.get(step.partition)
-    mark = frontier.before(step.op.end) if frontier else None
+    known = evidence.starts.get(step.partition)
+    mark = known.before(step.op.end) if known else None
     return mark is not None and skipped < mark.number
 
 
@@ -173,41 +178,43 @@ def _skipped(evidence: Evidence, step: PollStep, skipped: int, fault: str) -> Ru
     return found._replace(calls=(*calls, *found.calls))
 
 
-def _record_at(evidence: Evidence, place: RecordLocation) -> tuple[str, tuple[int, ...]]:
-    """What is known to lie there, and the call that has shown it."""
-    read = evidence.reads.at.get(place)
+def _record_at(evidence: Evidence, location: RecordLocation) -> tuple[str, tuple[int, ...]]:
+    """Return the record that is known to be there, and the call that has shown it."""
+    read = evidence.reads.at.get(location)
     if read:
         return read.seen.value, (read.op.call,)
-    written = evidence.writes.at[place]
+    written = evidence.writes.at[location]
     return written.value, (written.op.call,)
 
 
 def falling_start(evidence: Evidence) -> Iterator[RuleFinding]:
     for op in evidence.timeline.of(BoundsCall):
-        for place in op.answer.starts:
-            mark = evidence.starts[place.topic, place.partition].before(op.begin)
-            if mark and place.offset < mark.number:
-                message = f"{place.topic}/{place.partition} began at {mark.number} and later at {place.offset}"
+        for location in op.answer.starts:
+            mark = evidence.starts[location.topic, location.partition].before(op.begin)
+            if mark and location.offset < mark.number:
+                message = f"{location.topic}/{location.partition} began at {mark.number} and later at {location.offset}"
                 yield shown_by(message, mark.op, op)
 
 
 def start_above_end(evidence: Evidence) -> Iterator[RuleFinding]:
     for op in evidence.timeline.of(BoundsCall):
-        ends = {(place.topic, place.partition): place.offset for place in op.answer.ends}
-        for place in op.answer.starts:
-            end = ends.get((place.topic, place.partition), place.offset)
-            if place.offset > end:
-                yield shown_by(f"{place.topic}/{place.partition} was said to begin at {place.offset} and to end at {end}", op)
+        ends = {(location.topic, location.partition): location.offset for location in op.answer.ends}
+        for location in op.answer.starts:
+            end = ends.get((location.topic, location.partition), location.offset)
+            if location.offset > end:
+                yield shown_by(
+                    f"{location.topic}/{location.partition} was said to begin at {location.offset} and to end at {end}", op
+                )
 
 
 def kept_record_gone(evidence: Evidence) -> Iterator[RuleFinding]:
     """The start of a partition rose, or a reader was refused its next offset, although the topic has no retention."""
-    for partition, frontier in evidence.starts.items():
-        mark = frontier.highest
+    for partition, known in evidence.starts.items():
+        mark = known.highest
         if mark and mark.number > 0 and evidence.is_kept(partition[0]):
             message = f"{partition[0]}/{partition[1]} begins at {mark.number}, although its topic has no retention"
             yield shown_by(message, mark.op)
     for op in evidence.timeline.of(PollCall):
-        for place in op.answer.out_of_range:
-            if evidence.is_kept(place.topic):
-                yield shown_by(f"{op.worker} was refused {label(place)}, although its topic has no retention", op)
+        for location in op.answer.out_of_range:
+            if evidence.is_kept(location.topic):
+                yield shown_by(f"{op.worker} was refused {label(location)}, although its topic has no retention", op)

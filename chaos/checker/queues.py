@@ -8,7 +8,7 @@ from chaos.checker.violation import RuleFinding, shown_by
 from chaos.history import CallOutcome, SettleCall, TakeCall, label
 
 DEAD_LETTERS = "dead_letters"
-"""How the names of topics of dead letters end."""
+"""The suffix of the names of dead-letter topics."""
 
 
 def redelivered(evidence: Evidence) -> Iterator[RuleFinding]:
@@ -44,7 +44,7 @@ def unsettled(evidence: Evidence) -> Iterator[RuleFinding]:
             for value in op.what.values
         }
         for value, (seen, op) in taken.items():
-            if value not in settled and value not in dead and not evidence.has_left(seen.place):
+            if value not in settled and value not in dead and not evidence.has_left(seen.location):
                 yield shown_by(
                     f"{value!r} was handed out to {op.worker} in group {group}, and then forgotten", op, about=(value,)
                 )
@@ -56,14 +56,14 @@ def undelivered(evidence: Evidence) -> Iterator[RuleFinding]:
     for group, taken in _taken(evidence).items():
         first: dict[PartitionKey, int] = {}
         for seen, _ in taken.values():
-            partition = (seen.place.topic, seen.place.partition)
-            first[partition] = min(first.get(partition, seen.place.offset), seen.place.offset)
+            partition = (seen.location.topic, seen.location.partition)
+            first[partition] = min(first.get(partition, seen.location.offset), seen.location.offset)
         for value, written in evidence.writes.by_value.items():
-            since = first.get((written.place.topic, written.place.partition))
-            if since is None or written.fate is not Visibility.ACKED or written.place.offset < since:
+            since = first.get((written.location.topic, written.location.partition))
+            if since is None or written.visibility is not Visibility.ACKED or written.location.offset < since:
                 continue
-            if value not in taken and value not in dead and not evidence.has_left(written.place):
-                message = f"{value!r} at {label(written.place)} was never handed out to group {group}"
+            if value not in taken and value not in dead and not evidence.has_left(written.location):
+                message = f"{value!r} at {label(written.location)} was never handed out to group {group}"
                 yield shown_by(message, written.op, about=(value,))
 
 
@@ -72,7 +72,7 @@ def _acks(evidence: Evidence) -> list[Op[SettleCall]]:
 
 
 def _taken(evidence: Evidence) -> dict[str, dict[str, ReadRecord]]:
-    """What each group took last, of the groups that were emptied at the end."""
+    """Return what each group received last, for groups that were emptied at the end."""
     emptied = {op.what.group for op in evidence.timeline.of(TakeCall) if op.what.final and op.outcome is CallOutcome.OK}
     taken: dict[str, dict[str, ReadRecord]] = {group: {} for group in emptied}
     for op in evidence.timeline.of(TakeCall):

@@ -1,7 +1,9 @@
-"""A value that many write and read: which of the writes may a read show?
+"""Which writes of a shared value may a read return?
 
-A read may show a write that began before the read ended, unless a third write came after the first and before the read. A write
-of unknown outcome may take effect at any later time, or never.
+A read may return a write that began before the read ended, unless a third write came after the first and before the read.
+A write of unknown outcome may take effect at any later time, or never.
+
+`HighestKnown` does the same for a number that only rises.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,7 +21,7 @@ class RegisterWrite(NamedTuple):
     begin: int
     done: int
     op: Op[Any] | None
-    """None for what was there before everything else."""
+    """`None` for the initial value."""
 
 
 class Register:
@@ -27,11 +29,11 @@ class Register:
         self._writes = [RegisterWrite(at_first, -2, -1, None)]
 
     def wrote(self, value: Hashable, op: Op[Any]) -> None:
-        """By calls that have taken effect, or may have."""
+        """Add a write by a call that has taken effect, or may have."""
         self._writes.append(RegisterWrite(value, op.begin, op.done, op))
 
     def explain(self, value: Hashable, read: Op[Any]) -> Iterator[RegisterWrite]:
-        """The writes of this value that the read may have shown, the newest first: that is mostly the one."""
+        """Yield the writes of this value that the read may have returned, the newest first, which is mostly the right one."""
         writes = self._by_value.get(value, [])
         for index in range(bisect_left(writes, read.end, key=lambda write: write.begin) - 1, -1, -1):
             if self._overwritten_by(writes[index]).done > read.begin:
@@ -41,16 +43,16 @@ class Register:
         return next(self.explain(value, read), None) is not None
 
     def disproof(self, value: Hashable, read: Op[Any]) -> RegisterWrite | None:
-        """Of a value that a read can't show: the write that came between, if the value was ever written."""
+        """Return the write that rules out this value for the read, if the value was ever written."""
         overwriting = [self._overwritten_by(write) for write in self._by_value.get(value, ()) if write.begin < read.end]
         return max(overwriting, key=lambda write: write.done, default=None)
 
     def written_after(self, value: Hashable, earlier: Op[Any], read: Op[Any]) -> bool:
-        """Whether a write of this value may have taken effect between two reads."""
+        """Return whether a write of this value may have taken effect between two reads."""
         return any(write.begin < read.end and write.done > earlier.begin for write in self._by_value.get(value, ()))
 
     def _overwritten_by(self, write: RegisterWrite) -> RegisterWrite:
-        """The write that was done first of those that began after this one was done."""
+        """Return the write that was done first, of those that began after this one was done."""
         index = bisect_right(self._begins, write.done)
         return self._first_done_from[index] if index < len(self._begins) else _NO_WRITE
 
@@ -91,7 +93,7 @@ class KnownNumber(NamedTuple):
 
 
 class HighestKnown:
-    """Fed in the order of completions, asked for any position."""
+    """The highest number that was known at each position. Numbers are added in the order of completions."""
 
     __slots__ = ("_marks", "_positions")
 
@@ -105,7 +107,7 @@ class HighestKnown:
             self._marks.append(KnownNumber(number, op))
 
     def before(self, position: int) -> KnownNumber | None:
-        """What calls that were completed before `position` have shown."""
+        """Return what calls that were completed before `position` have shown."""
         index = bisect_left(self._positions, position)
         return self._marks[index - 1] if index else None
 

@@ -97,7 +97,7 @@ RULES = (
     Rule("start-above-end", "I11", "the start of a partition never lies above its end", order.start_above_end, _BOUNDS),
     Rule("kept-record-gone", "I11", "nothing leaves a topic without retention", order.kept_record_gone, _BOUNDS),
     Rule("silent-jump", "I11", "a reader below the start is told", order.silent_jump, _READ),
-    Rule("surfaces-disagree", "I12", "all surfaces show the same record at a place", surfaces.surfaces_disagree, _READ),
+    Rule("surfaces-disagree", "I12", "all surfaces show the same record at a location", surfaces.surfaces_disagree, _READ),
     Rule("cursor-order", "I12", "a cursor names one record; cursors rise with offsets", surfaces.cursor_order, _READ),
     Rule("hidden-on-surface", "I12", "all surfaces show all records", surfaces.hidden_on_surface, _READ),
     Rule("stale-row", "I14", "a table holds the last of its acked changes", tables.stale_row, _ROWS),

@@ -1,4 +1,9 @@
-"""The server answers when nothing is done to it, soon after a fault is over, and stops when it is told to (I17)."""
+"""The health of the server's process.
+
+It answers while no fault is active and soon after one is over, and stops when it is told to (I17). Its memory, files, threads
+and disk space return to about what they were before the faults (I16). `tailrace fsck` finds nothing wrong after a crash, and
+finds what was damaged on purpose (I18).
+"""
 
 from collections.abc import Callable, Iterator
 from statistics import median
@@ -71,7 +76,7 @@ def leak(evidence: Evidence) -> Iterator[RuleFinding]:
     end = _in_phase(evidence, "final") or _in_phase(evidence, "heal")
     if not base or not end:
         return
-    # The newest ones: before them, connections of workers and buffers of restarts may still have been there.
+    # Only the newest samples: before them, connections of workers and buffers of restarts may still be counted.
     end = end[-max(1, len(end) // 4) :]
     for allowance in RESOURCE_LIMITS:
         before, after = (median(allowance.of(sample) for sample in samples) for samples in (base, end))

@@ -1,4 +1,4 @@
-"""All surfaces show the same log: the same record at a place, in the same order, and all of them (I12)."""
+"""All surfaces show the same log: the same record at a location, in the same order, and all of them (I12)."""
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -11,11 +11,12 @@ from chaos.history import PollCall, label
 
 
 def surfaces_disagree(evidence: Evidence) -> Iterator[RuleFinding]:
-    """Two readers found one place to hold records of other keys, cursors or, on other surfaces, values."""
+    """Two readers found one location to hold records of other keys, cursors or, on other surfaces, values."""
     for one, other in evidence.reads.differing:
         if one.seen.value == other.seen.value or one.op.surface != other.op.surface:
             yield shown_by(
-                f"{label(one.seen.place)} is {_describe(one)} by {one.op.surface} and {_describe(other)} by {other.op.surface}",
+                f"{label(one.seen.location)} is {_describe(one)} by {one.op.surface}"
+                f" and {_describe(other)} by {other.op.surface}",
                 one.op,
                 other.op,
                 about=(one.seen.value, other.seen.value),
@@ -23,23 +24,23 @@ def surfaces_disagree(evidence: Evidence) -> Iterator[RuleFinding]:
 
 
 def cursor_order(evidence: Evidence) -> Iterator[RuleFinding]:
-    """One cursor for two places, or cursors that fall while offsets rise."""
+    """One cursor for two locations, or cursors that fall while offsets rise."""
     by_cursor: dict[int, ReadRecord] = {}
     partitions: dict[PartitionKey, list[ReadRecord]] = defaultdict(list)
-    for place, read in evidence.reads.at.items():
+    for location, read in evidence.reads.at.items():
         if read.seen.cursor < 0:
             continue
-        partitions[place.topic, place.partition].append(read)
+        partitions[location.topic, location.partition].append(read)
         first = by_cursor.setdefault(read.seen.cursor, read)
         if first is not read:
-            message = f"cursor {read.seen.cursor} stands for {label(first.seen.place)} and for {label(place)}"
+            message = f"cursor {read.seen.cursor} stands for {label(first.seen.location)} and for {label(location)}"
             yield shown_by(message, first.op, read.op, about=(first.seen.value, read.seen.value))
     for reads in partitions.values():
-        reads.sort(key=lambda read: read.seen.place.offset)
+        reads.sort(key=lambda read: read.seen.location.offset)
         for one, other in pairwise(reads):
             if other.seen.cursor < one.seen.cursor:
                 yield shown_by(
-                    f"{label(one.seen.place)} has cursor {one.seen.cursor}, and {label(other.seen.place)} a lower one,"
+                    f"{label(one.seen.location)} has cursor {one.seen.cursor}, and {label(other.seen.location)} a lower one,"
                     f" {other.seen.cursor}",
                     one.op,
                     other.op,
@@ -52,7 +53,9 @@ def hidden_on_surface(evidence: Evidence) -> Iterator[RuleFinding]:
     final: dict[tuple[PartitionKey, str], dict[int, ReadRecord]] = defaultdict(dict)
     for op in evidence.timeline.of(PollCall):
         for seen in op.answer.seen if op.what.final else ():
-            final[(seen.place.topic, seen.place.partition), op.surface].setdefault(seen.place.offset, ReadRecord(seen, op))
+            final[(seen.location.topic, seen.location.partition), op.surface].setdefault(
+                seen.location.offset, ReadRecord(seen, op)
+            )
     for (partition, surface), found in final.items():
         visible = evidence.reads.visible.get(partition, [])
         passed = visible[bisect_left(visible, min(found)) : bisect_right(visible, max(found))]
@@ -60,9 +63,9 @@ def hidden_on_surface(evidence: Evidence) -> Iterator[RuleFinding]:
         hidden = [elsewhere[offset] for offset in passed if offset not in found and offset in elsewhere]
         if hidden:
             first = hidden[0]
-            after = min(offset for offset in found if offset > first.seen.place.offset)
+            after = min(offset for offset in found if offset > first.seen.location.offset)
             yield shown_by(
-                f"{first.op.surface} has {first.seen.value!r} at {label(first.seen.place)}, {surface} passed it"
+                f"{first.op.surface} has {first.seen.value!r} at {label(first.seen.location)}, {surface} passed it"
                 f" ({len(hidden)} such records)",
                 first.op,
                 found[after].op,

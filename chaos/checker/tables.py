@@ -36,7 +36,7 @@ def stale_row(evidence: Evidence) -> Iterator[RuleFinding]:
 def failed_change(evidence: Evidence) -> Iterator[RuleFinding]:
     """A change that was refused, in the table or in a topic that it feeds."""
     changes = evidence.changes
-    refused = {place: asked for place, asked in changes.by_value.items() if asked.op.outcome is CallOutcome.FAILED}
+    refused = {location: asked for location, asked in changes.by_value.items() if asked.op.outcome is CallOutcome.FAILED}
     for op in evidence.timeline.of(RowsCall) if refused else ():
         for _, value in op.answer.rows:
             asked = refused.get((op.what.table, value))

@@ -1,4 +1,4 @@
-"""A history in order of time: each call as one value with its place among all lines.
+"""A history in order of time: each call as one value, with the positions of its lines.
 
 Positions (the numbers of lines in that order) stand for time. Call A came before call B when A's completion has a lower
 position than B's invocation; otherwise they overlapped, and either may have taken effect first.
@@ -12,7 +12,7 @@ from typing import Generic, TypeVar, cast
 from chaos.history import Call, CallAnswer, CallOutcome, Completed, HistoryLine, Invoked
 
 NEVER = 1 << 62
-"""The position of what has not happened by the end of the history."""
+"""The position of an event that has not happened by the end of the history."""
 
 _NOTHING = CallAnswer()
 
@@ -38,12 +38,12 @@ class Op(Generic[What]):
 
     @property
     def done(self) -> int:
-        """By when it had taken effect. A call of unknown outcome may do so at any later time."""
+        """The position by which the call had taken effect. A call of unknown outcome may do so at any later time."""
         return self.end if self.outcome is CallOutcome.OK else NEVER
 
     @property
     def possible(self) -> bool:
-        """It has taken effect or may have."""
+        """Whether the call has taken effect or may have."""
         return self.outcome is not CallOutcome.FAILED
 
 
@@ -52,7 +52,7 @@ class Timeline:
         self.lines: list[HistoryLine] = sorted(lines, key=attrgetter("time"))
         self.ops: dict[int, Op[Call]] = {}
         self.defects: list[str] = []
-        """What is wrong with the history itself, so that a judgement of it would be worth nothing."""
+        """What is wrong with the history itself, so that it can't be judged."""
         self._kinds: dict[type, list[Op[Call]]] = defaultdict(list)
         self._others: dict[type, list[HistoryLine]] = defaultdict(list)
         for position, line in enumerate(self.lines):
@@ -64,15 +64,15 @@ class Timeline:
                 self._others[type(line)].append(line)
 
     def of(self, kind: type[Kind]) -> list[Op[Kind]]:
-        """The calls of one kind, in the order of their invocations."""
+        """Return the calls of one kind, in the order of their invocations."""
         return cast(list[Op[Kind]], self._kinds[kind])
 
     def others(self, kind: type[Other]) -> list[Other]:
-        """The lines of one kind that belong to no call."""
+        """Return the lines of one kind that belong to no call."""
         return cast(list[Other], self._others[kind])
 
     def completed(self, *kinds: type[Call]) -> Iterator[Op[Call]]:
-        """The calls of these kinds that were completed, in the order of their completions."""
+        """Return the calls of these kinds that were completed, in the order of their completions."""
         ended = [op for kind in kinds for op in self._kinds[kind] if op.end is not NEVER]
         return iter(sorted(ended, key=attrgetter("end")))
 

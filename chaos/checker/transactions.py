@@ -20,9 +20,9 @@ def torn_transaction(evidence: Evidence) -> Iterator[RuleFinding]:
             continue
         records = evidence.writes.of(op)
         there = [record for record in records if _was_seen(evidence, record)]
-        missing = [record for record in records if not _was_seen(evidence, record) and not evidence.has_left(record.place)]
+        missing = [record for record in records if not _was_seen(evidence, record) and not evidence.has_left(record.location)]
         if there and missing:
-            read = evidence.reads.of_value[there[0].place.topic, there[0].value]
+            read = evidence.reads.of_value[there[0].location.topic, there[0].value]
             yield shown_by(
                 f"of what {op.worker} wrote as one, {there[0].value!r} was read in {_partition(there[0])} and"
                 f" {missing[0].value!r} never in {_partition(missing[0])}",
@@ -40,12 +40,12 @@ def torn_offsets(evidence: Evidence) -> Iterator[RuleFinding]:
     for op in evidence.timeline.of(CommittedCall):
         if op.outcome is not CallOutcome.OK:
             continue
-        for place in op.answer.places:
-            key = OffsetKey(op.what.group, place.topic, place.partition)
-            writers = [write.op for write in registers[key].explain(place.offset, op)]
+        for location in op.answer.locations:
+            key = OffsetKey(op.what.group, location.topic, location.partition)
+            writers = [write.op for write in registers[key].explain(location.offset, op)]
             if writers and all(writer is not None and _is_unseen(evidence, writer) for writer in writers):
                 yield shown_by(
-                    f"offset {place.offset} of {key} was committed by a transaction of which no record was ever read",
+                    f"offset {location.offset} of {key} was committed by a transaction of which no record was ever read",
                     *(writer for writer in writers if writer is not None),
                     op,
                 )
@@ -79,7 +79,7 @@ def g1c(evidence: Evidence) -> Iterator[RuleFinding]:
 
 
 def _committed(evidence: Evidence) -> Iterator[Op[TransactionCall]]:
-    """Those that were acked, and those of unknown outcome whose records were read."""
+    """Yield transactions that were acked, and those of unknown outcome whose records were read."""
     for op in evidence.timeline.of(TransactionCall):
         records = evidence.writes.of(op)
         acked = op.outcome is CallOutcome.OK and not op.what.aborted
@@ -90,25 +90,25 @@ def _committed(evidence: Evidence) -> Iterator[Op[TransactionCall]]:
 def _was_seen(evidence: Evidence, record: WrittenRecord) -> bool:
     if record.in_transaction:
         return record.value in evidence.reads.to_committed_readers
-    return (record.place.topic, record.value) in evidence.reads.of_value
+    return (record.location.topic, record.value) in evidence.reads.of_value
 
 
 def _is_unseen(evidence: Evidence, op: Op[Any]) -> bool:
     if not isinstance(op.what, TransactionCall):
         return False
     records = evidence.writes.of(op)
-    return bool(records) and not any(_was_seen(evidence, record) or evidence.has_left(record.place) for record in records)
+    return bool(records) and not any(_was_seen(evidence, record) or evidence.has_left(record.location) for record in records)
 
 
 def _partition(record: WrittenRecord) -> str:
-    return f"{record.place.topic}/{record.place.partition}"
+    return f"{record.location.topic}/{record.location.partition}"
 
 
 Node = TypeVar("Node", bound=Hashable)
 
 
 def find_cycles(edges: Mapping[Node, Iterable[Node]]) -> Iterator[list[Node]]:
-    """Each group of more than one node, and each node that leads to itself."""
+    """Yield the cycles of a graph: groups of nodes that can all reach each other (Tarjan, without recursion)."""
     number: dict[Node, int] = {}
     lowest: dict[Node, int] = {}
     path: list[Node] = []
@@ -144,7 +144,7 @@ def find_cycles(edges: Mapping[Node, Iterable[Node]]) -> Iterator[list[Node]]:
 
 
 def _cut_off(path: list[Node], first: Node) -> list[Node]:
-    """What lies on the path from its last `first` on."""
+    """Remove and return the end of the path, from its last `first` on."""
     group = [path.pop()]
     while group[-1] != first:
         group.append(path.pop())

@@ -1,4 +1,7 @@
-"""What rules find, and what a judgement says."""
+"""What rules find, the judgement of a history, and the lines around a violation.
+
+The window of a violation holds the calls that show it and the faults between them, one line of text each.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
@@ -14,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class RuleFinding(NamedTuple):
-    """A breach of a rule: what is wrong with which values, and the calls that show it; `at` is a moment, where no call does.
+    """A violation of a rule: what is wrong with which values, and the calls that show it, or the time `at` if no call does.
 
-    `about` are the values of the records in question: a window leaves out the others.
+    `about` are the values of the records in question; a window leaves out the others.
     """
 
     message: str
@@ -32,7 +35,7 @@ class Rule(NamedTuple):
     says: str
     check: "Callable[[Evidence], Iterable[RuleFinding]]"
     count: Callable[[Timeline], int]
-    """How many calls or lines of a history it has to judge. Without any, that it finds nothing says nothing."""
+    """Return how many calls or lines of a history the rule checks. If there are none, finding nothing proves nothing."""
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -43,20 +46,20 @@ class Violation(msgspec.Struct, frozen=True):
     about: frozenset[str]
     begins: float
     ends: float
-    """The first and the last moment of the lines that show it, in seconds since the run began."""
+    """The first and the last time of the lines that show it, in seconds since the run began."""
 
 
 class Verdict(StrEnum):
     PASS = "pass"  # noqa: S105
     FAIL = "fail"
     UNKNOWN = "unknown"
-    """The history can't show that all is well. It counts as a failure."""
+    """The history does not prove that nothing is wrong. It counts as a failure."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
     verdict: Verdict
     violations: tuple[Violation, ...]
-    """In the order in which they came to light."""
+    """In the order in which they became visible."""
     doubts: tuple[str, ...]
     """Why the verdict is unknown."""
 
@@ -72,7 +75,7 @@ def shown_by(message: str, *ops: Op[Any], about: Iterable[str] = ()) -> RuleFind
 WIDTH = 240
 """Longer lines are cut."""
 RECORDS = 3
-"""So many records of an answer are shown when the violation names none of them."""
+"""The number of records of an answer that are shown if the violation names none of them."""
 
 
 def window(timeline: Timeline, violation: Violation) -> Iterator[str]:
@@ -105,7 +108,7 @@ def _call(timeline: Timeline, line: Invoked | Completed, about: frozenset[str]) 
 
 def _records(seen: tuple[SeenRecord, ...], about: frozenset[str]) -> str:
     shown = [one for one in seen if one.value in about] or list(seen[:RECORDS])
-    texts = [f"{one.place.topic}/{one.place.partition}@{one.place.offset}={one.value}" for one in shown]
+    texts = [f"{one.location.topic}/{one.location.partition}@{one.location.offset}={one.value}" for one in shown]
     more = f" and {len(seen) - len(shown)} more" if len(seen) > len(shown) else ""
     return " ".join(texts) + more
 

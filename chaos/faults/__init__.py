@@ -1,1 +1,1 @@
-"""What can happen to the system under test. `chaos.faults.kinds` lists it all."""
+"""Faults that are injected into the system under test. `chaos.faults.kinds` lists them all."""

@@ -1,4 +1,4 @@
-"""Faults of the disk: power cuts, failed and slow syncs, no room, torn tails and rot."""
+"""Faults of the disk: power cuts, failed and slow syncs, a full disk, torn tails and bit rot."""
 
 import random
 import shutil
@@ -16,78 +16,78 @@ NOTICE_SECONDS = 10.0
 _FEWEST_FRAMES = 20
 
 
-def power(stage: Testbed, choice: random.Random) -> None:
-    """What was not synced is gone. The server stands still while its disk is copied, so no ack slips by."""
-    with stage.fault("power", down=True):
-        stage.server.freeze()
-        stage.disk.cut_power()
-        stage.server.kill()
-        stage.disk.come_back()
-        stage.inspect()
-        stage.start()
+def power(testbed: Testbed, choice: random.Random) -> None:
+    """What was not synced is gone. The server is frozen while its disk is copied, so that it acknowledges nothing."""
+    with testbed.fault("power", down=True):
+        testbed.server.freeze()
+        testbed.disk.cut_power()
+        testbed.server.kill()
+        testbed.disk.restore_power()
+        testbed.inspect()
+        testbed.start()
 
 
-def failed_sync(stage: Testbed, choice: random.Random) -> None:
+def failed_sync(testbed: Testbed, choice: random.Random) -> None:
     """One sync fails: the server must not go on."""
-    with stage.fault("failed-sync", down=True):
-        stage.shim.fail_syncs(1)
+    with testbed.fault("failed-sync", down=True):
+        testbed.shim.fail_syncs(1)
         try:
-            code = stage.server.wait(NOTICE_SECONDS)
+            code = testbed.server.wait(NOTICE_SECONDS)
         except ServerError:
-            code = stage.server.kill()
-        stage.shim.fail_syncs(0)
-        stage.inspect()
-        stage.start()
+            code = testbed.server.kill()
+        testbed.shim.fail_syncs(0)
+        testbed.inspect()
+        testbed.start()
     if code != ExitCode.STORAGE_FAILED:
         raise RuntimeError(f"after a failed sync the server ended with {code}, not with {ExitCode.STORAGE_FAILED.value}")
 
 
-def slow_syncs(stage: Testbed, choice: random.Random) -> None:
+def slow_syncs(testbed: Testbed, choice: random.Random) -> None:
     seconds = choice.uniform(*SLOW_SYNC_SECONDS)
-    with stage.fault("slow-syncs", f"{seconds * 1000:.0f} ms each"):
-        stage.shim.slow_syncs(seconds)
+    with testbed.fault("slow-syncs", f"{seconds * 1000:.0f} ms each"):
+        testbed.shim.slow_syncs(seconds)
         time.sleep(choice.uniform(2, 6))
-        stage.shim.slow_syncs(0)
+        testbed.shim.slow_syncs(0)
 
 
-def full(stage: Testbed, choice: random.Random) -> None:
-    """No room, and in one of three cases a kill on top of it."""
+def full(testbed: Testbed, choice: random.Random) -> None:
+    """The disk is full, and in one of three cases the server is killed, too."""
     dies = choice.random() < 1 / 3
-    with stage.fault("full", "and killed" if dies else "", down=dies):
-        stage.disk.fill()
+    with testbed.fault("full", "and killed" if dies else "", down=dies):
+        testbed.disk.fill()
         time.sleep(choice.uniform(*FULL_SECONDS))
         if dies:
-            stage.server.kill()
-        stage.disk.make_room()
+            testbed.server.kill()
+        testbed.disk.free_space()
         if dies:
-            stage.inspect()
-            stage.start()
+            testbed.inspect()
+            testbed.start()
 
 
-def torn(stage: Testbed, choice: random.Random) -> None:
+def torn(testbed: Testbed, choice: random.Random) -> None:
     """A write that was under way at a crash left something, but not what was written."""
-    with stage.fault("torn", down=True):
-        stage.server.kill()
-        last = segment_files(stage.disk.folder)[-1]
+    with testbed.fault("torn", down=True):
+        testbed.server.kill()
+        last = segment_files(testbed.disk.folder)[-1]
         with last.open("ab") as file:
             file.write(_remains(last, choice))
-        stage.inspect()
-        stage.start()
+        testbed.inspect()
+        testbed.start()
 
 
-def rot(stage: Testbed, choice: random.Random) -> None:
+def rot(testbed: Testbed, choice: random.Random) -> None:
     """One bit flips in a copy of the folder, and must be found; the run goes on with the original."""
-    copy = stage.home / "rotten"
-    with stage.fault("rot", down=True):
-        stage.server.kill()
-        shutil.copytree(stage.disk.folder, copy)
+    copy = testbed.home / "rotten"
+    with testbed.fault("rot", down=True):
+        testbed.server.kill()
+        shutil.copytree(testbed.disk.folder, copy)
         try:
             if _flip_a_bit(copy, choice):
-                stage.inspect(copy, damaged=True)
+                testbed.inspect(copy, damaged=True)
         finally:
             shutil.rmtree(copy)
-        stage.inspect()
-        stage.start()
+        testbed.inspect()
+        testbed.start()
 
 
 def _remains(segment: Path, choice: random.Random) -> bytes:
@@ -103,7 +103,7 @@ def _remains(segment: Path, choice: random.Random) -> bytes:
 
 
 def _flip_a_bit(folder: Path, choice: random.Random) -> bool:
-    """In the first half of a segment, so that good frames follow which know the damaged one to have been durable."""
+    """Flip a bit in the first half of a segment, so that later frames show that the damaged one was durable."""
     segment = choice.choice(segment_files(folder))
     frames = frames_of(segment)
     if len(frames) < _FEWEST_FRAMES:

@@ -9,23 +9,23 @@ from chaos.testbed import Testbed
 
 
 class FaultKind(NamedTuple):
-    """`cause` does it and takes it back. A `lasting` one leaves the server running and may go on beside others."""
+    """`cause` injects the fault and reverts it. A `lasting` one leaves the server running and may overlap with others."""
 
     cause: Callable[[Testbed, random.Random], None]
     lasting: bool = False
-    why_not: Callable[[Testbed], str | None] = lambda stage: None
+    why_not: Callable[[Testbed], str | None] = lambda testbed: None
 
 
-def _needs_mounts(stage: Testbed) -> str | None:
-    return stage.disk.why_plain
+def _needs_mounts(testbed: Testbed) -> str | None:
+    return testbed.disk.why_plain
 
 
-def _needs_shim(stage: Testbed) -> str | None:
-    return stage.shim.why_not
+def _needs_shim(testbed: Testbed) -> str | None:
+    return testbed.shim.why_not
 
 
-def _needs_pipeline(stage: Testbed) -> str | None:
-    return None if stage.pipeline.is_wanted else "no pipeline runs here"
+def _needs_pipeline(testbed: Testbed) -> str | None:
+    return None if testbed.pipeline.is_wanted else "no pipeline runs here"
 
 
 KINDS: Mapping[str, FaultKind] = {
@@ -51,7 +51,7 @@ KINDS: Mapping[str, FaultKind] = {
 }
 
 
-def possible(stage: Testbed, names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Those that can be caused here, and why the others can't."""
-    reasons = {name: KINDS[name].why_not(stage) for name in names}
+def possible(testbed: Testbed, names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the kinds that can be injected here, and why the others can't."""
+    reasons = {name: KINDS[name].why_not(testbed) for name in names}
     return [name for name, reason in reasons.items() if reason is None], {k: v for k, v in reasons.items() if v is not None}

@@ -12,20 +12,20 @@ DELAY_SECONDS = (0.01, 0.25)
 SILENT_SECONDS = (1.0, 4.0)
 
 
-def cut(stage: Testbed, choice: random.Random) -> None:
+def cut(testbed: Testbed, choice: random.Random) -> None:
     """All connections are reset, a few times in a row."""
     times = choice.randint(1, 4)
-    with stage.fault("cut", f"{times} times"):
+    with testbed.fault("cut", f"{times} times"):
         for _ in range(times):
-            for network in _some(stage, choice):
+            for network in _some(testbed, choice):
                 network.reset_connections()
             time.sleep(choice.uniform(0.02, 0.4))
 
 
-def delay(stage: Testbed, choice: random.Random) -> None:
+def delay(testbed: Testbed, choice: random.Random) -> None:
     seconds = choice.uniform(*DELAY_SECONDS)
-    with stage.fault("delay", f"{seconds * 1000:.0f} ms"):
-        networks = _some(stage, choice)
+    with testbed.fault("delay", f"{seconds * 1000:.0f} ms"):
+        networks = _some(testbed, choice)
         for network in networks:
             network.delay_seconds = seconds
         time.sleep(choice.uniform(2, 5))
@@ -33,11 +33,11 @@ def delay(stage: Testbed, choice: random.Random) -> None:
             network.delay_seconds = 0
 
 
-def half_open(stage: Testbed, choice: random.Random) -> None:
+def half_open(testbed: Testbed, choice: random.Random) -> None:
     """Connections stay open and nothing comes through, as after a pulled cable; then they break."""
     seconds = choice.uniform(*SILENT_SECONDS)
-    with stage.fault("half-open", f"{seconds:.1f} s"):
-        networks = _some(stage, choice)
+    with testbed.fault("half-open", f"{seconds:.1f} s"):
+        networks = _some(testbed, choice)
         for network in networks:
             network.is_silent = True
         time.sleep(seconds)
@@ -46,10 +46,10 @@ def half_open(stage: Testbed, choice: random.Random) -> None:
             network.reset_connections()
 
 
-def refuse(stage: Testbed, choice: random.Random) -> None:
+def refuse(testbed: Testbed, choice: random.Random) -> None:
     """Connections break, and for a while there are no new ones."""
-    with stage.fault("refuse"):
-        networks = _some(stage, choice)
+    with testbed.fault("refuse"):
+        networks = _some(testbed, choice)
         for network in networks:
             network.refuses = True
             network.reset_connections()
@@ -58,33 +58,33 @@ def refuse(stage: Testbed, choice: random.Random) -> None:
             network.refuses = False
 
 
-def _some(stage: Testbed, choice: random.Random) -> list[FaultyProxy]:
-    both = [stage.kafka_network, stage.http_network]
+def _some(testbed: Testbed, choice: random.Random) -> list[FaultyProxy]:
+    both = [testbed.kafka_network, testbed.http_network]
     return both if choice.random() < 0.5 else [choice.choice(both)]
 
 
 IDLE_CONNECTIONS = 60
 _ASKS_FOR_TOPICS = b"\x00\x00\x00\x14\x00\x03\x00\x01\x00\x00\x00\x01\x00\x06chaos!\xff\xff\xff\xff"
-"""A Metadata request of version 1 for all topics: its answer is much longer than itself."""
+"""A Metadata request of version 1 for all topics, whose response is much longer."""
 
 
-def hostile(stage: Testbed, choice: random.Random) -> None:
-    """Garbage, foreign protocols and lengths that lie, on both ports."""
-    with stage.fault("hostile"):
+def hostile(testbed: Testbed, choice: random.Random) -> None:
+    """Clients send garbage, foreign protocols and wrong lengths to both ports."""
+    with testbed.fault("hostile"):
         for _ in range(choice.randint(10, 30)):
-            with suppress(OSError), _connection(stage, choice) as client:
+            with suppress(OSError), _connection(testbed, choice) as client:
                 client.sendall(_garbage(choice))
                 client.settimeout(0.1)
                 client.recv(1000)
 
 
-def slow_client(stage: Testbed, choice: random.Random) -> None:
-    """Asks and asks, and takes a byte at a time."""
-    with stage.fault("slow-client"), ExitStack() as stack:
+def slow_client(testbed: Testbed, choice: random.Random) -> None:
+    """A client sends many requests and reads the responses byte by byte."""
+    with testbed.fault("slow-client"), ExitStack() as stack:
         clients = []
         for _ in range(5):
             with suppress(OSError):
-                client = stack.enter_context(socket.create_connection(_address(stage.server.kafka), 1))
+                client = stack.enter_context(socket.create_connection(_address(testbed.server.kafka), 1))
                 client.settimeout(0.05)
                 clients.append(client)
         until = time.monotonic() + choice.uniform(2, 5)
@@ -96,18 +96,18 @@ def slow_client(stage: Testbed, choice: random.Random) -> None:
             time.sleep(0.05)
 
 
-def idle(stage: Testbed, choice: random.Random) -> None:
-    """Many connections on which nothing is said."""
-    with stage.fault("idle", f"{IDLE_CONNECTIONS} connections"), ExitStack() as stack:
+def idle(testbed: Testbed, choice: random.Random) -> None:
+    """Many connections are open on which nothing is sent."""
+    with testbed.fault("idle", f"{IDLE_CONNECTIONS} connections"), ExitStack() as stack:
         for _ in range(IDLE_CONNECTIONS):
             with suppress(OSError):
-                stack.enter_context(_connection(stage, choice))
+                stack.enter_context(_connection(testbed, choice))
             time.sleep(0.01)
         time.sleep(choice.uniform(1, 4))
 
 
-def _connection(stage: Testbed, choice: random.Random) -> socket.socket:
-    return socket.create_connection(_address(choice.choice((stage.server.kafka, stage.server.http))), 1)
+def _connection(testbed: Testbed, choice: random.Random) -> socket.socket:
+    return socket.create_connection(_address(choice.choice((testbed.server.kafka, testbed.server.http))), 1)
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""Faults of the server's process: killed, frozen, stopped, and dead at a named place."""
+"""Faults of processes: a server that is killed, frozen or stopped, a killed Spark driver, and a wall clock that jumps."""
 
 import random
 import signal
@@ -15,58 +15,58 @@ REACH_SECONDS = 4.0
 _OFTEN = tuple(name for name in KILLPOINTS if not name.startswith(("clean.", "roll.", "checkpoint.")))
 
 
-def kill(stage: Testbed, choice: random.Random) -> None:
-    with stage.fault("kill", down=True):
-        stage.server.kill()
-        stage.inspect()
-        stage.start()
+def kill(testbed: Testbed, choice: random.Random) -> None:
+    with testbed.fault("kill", down=True):
+        testbed.server.kill()
+        testbed.inspect()
+        testbed.start()
 
 
-def pause(stage: Testbed, choice: random.Random) -> None:
+def pause(testbed: Testbed, choice: random.Random) -> None:
     seconds = choice.uniform(*PAUSE_SECONDS)
-    with stage.fault("pause", f"{seconds:.1f} s"):
-        stage.server.freeze()
+    with testbed.fault("pause", f"{seconds:.1f} s"):
+        testbed.server.freeze()
         time.sleep(seconds)
-        stage.server.signal(signal.SIGCONT)
+        testbed.server.signal(signal.SIGCONT)
 
 
-def stop(stage: Testbed, choice: random.Random) -> None:
-    with stage.fault("stop", down=True):
-        stage.stop()
-        stage.inspect()
-        stage.start()
+def stop(testbed: Testbed, choice: random.Random) -> None:
+    with testbed.fault("stop", down=True):
+        testbed.stop()
+        testbed.inspect()
+        testbed.start()
 
 
-def killpoint(stage: Testbed, choice: random.Random) -> None:
-    """Start it anew so that it dies at a named place, and start it again."""
+def killpoint(testbed: Testbed, choice: random.Random) -> None:
+    """Restart the server so that it dies at a kill point, and start it again."""
     names = _OFTEN if choice.random() < 0.6 else KILLPOINTS + TABLE_KILLPOINTS
     name = choice.choice(names)
     count = choice.randint(1, 40) if name in _OFTEN else 1
-    with stage.fault("killpoint", f"{name}:{count}", down=True):
-        stage.server.kill()
-        stage.server.launch({"TAILRACE_KILLPOINT": f"{name}:{count}"})
+    with testbed.fault("killpoint", f"{name}:{count}", down=True):
+        testbed.server.kill()
+        testbed.server.launch({"TAILRACE_KILLPOINT": f"{name}:{count}"})
         try:
-            stage.server.wait(REACH_SECONDS)
+            testbed.server.wait(REACH_SECONDS)
         except ServerError:
-            stage.server.kill()
-        stage.inspect()
-        stage.start()
+            testbed.server.kill()
+        testbed.inspect()
+        testbed.start()
 
 
-def driver(stage: Testbed, choice: random.Random) -> None:
-    with stage.fault("driver"):
-        stage.pipeline.kill_and_start()
-        # The new one needs a while to begin, and is to be killed in its work, too.
+def driver(testbed: Testbed, choice: random.Random) -> None:
+    with testbed.fault("driver"):
+        testbed.pipeline.kill_and_start()
+        # The new driver needs a while to begin, and is to be killed at work, too.
         time.sleep(choice.uniform(5, 15))
 
 
 JUMPS_SECONDS = (-3000, -600, -5, 5, 600, 3000)
-"""Below an hour: beyond it, timestamps of clients lie too far in the future and are refused, rightly."""
+"""Less than an hour, beyond which timestamps of clients are too far in the future and are refused."""
 
 
-def jump(stage: Testbed, choice: random.Random) -> None:
+def jump(testbed: Testbed, choice: random.Random) -> None:
     seconds = choice.choice(JUMPS_SECONDS)
-    with stage.fault("clock", f"{seconds:+} s"):
-        stage.shim.move_clock(seconds)
+    with testbed.fault("clock", f"{seconds:+} s"):
+        testbed.shim.move_clock(seconds)
         time.sleep(choice.uniform(1, 4))
-        stage.shim.move_clock(0)
+        testbed.shim.move_clock(0)

@@ -1,4 +1,4 @@
-"""Knobs in the server's calls to the system, turned while it runs: failed and slow syncs, and a wall clock that is wrong."""
+"""A shim around the server's system calls, controlled while it runs: failed and slow syncs, and a wrong wall clock."""
 
 import mmap
 import shutil
@@ -13,7 +13,7 @@ _BYTES = 4096
 
 
 class Shim:
-    """A compiled library in the run's folder, and the file by which it is told what to do."""
+    """A compiled library in the run's folder, and the file that controls it."""
 
     def __init__(self, home: Path) -> None:
         self.why_not = None if shutil.which("cc") else "the shim is a C file, and there is no cc to compile it"

@@ -1,1 +1,1 @@
-"""Clients of the server under test, each in a thread of its own: they ask, and record what they were told."""
+"""Clients of the server under test, each in a thread of its own: they make calls, and record the answers."""

@@ -1,4 +1,4 @@
-"""Workers on aiokafka, a client written in Python: an event loop of its own in the worker's thread."""
+"""Workers on aiokafka, a client in Python, each with its own event loop in its thread."""
 
 import asyncio
 from abc import abstractmethod
@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from chaos.history import CallAnswer, CallOutcome, PollCall, RecordLocation, SeenRecord, SendCall
-from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_places, text
+from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_locations, text
 
 SURFACE = "kafka-aiokafka"
 START_SECONDS = 20.0
@@ -18,9 +18,9 @@ ANSWER_SECONDS = 30.0
 class AioWorker(Worker):
     surface = SURFACE
 
-    def __init__(self, name: str, site: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
-        super().__init__(name, site, seed, per_second)
-        self.places = all_places(topics)
+    def __init__(self, name: str, context: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
+        super().__init__(name, context, seed, per_second)
+        self.locations = all_locations(topics)
         self._loop = asyncio.new_event_loop()
 
     def step(self) -> None:
@@ -44,25 +44,25 @@ class AioSender(AioWorker):
 
     async def _step(self) -> None:
         if self._producer is None and not await self._open():
-            self.rest(0.3)
+            self.pause(0.3)
             return
         assert self._producer is not None
-        place, value = self.choice.choice(self.places), self.new_value()
-        call = self.site.recorder.invoke(self.name, SURFACE, SendCall(((place, value),)))
+        location, value = self.choice.choice(self.locations), self.new_value()
+        call = self.context.recorder.invoke(self.name, SURFACE, SendCall(((location, value),)))
         try:
-            sent = self._producer.send_and_wait(place.topic, value.encode(), partition=place.partition)
+            sent = self._producer.send_and_wait(location.topic, value.encode(), partition=location.partition)
             stored = await asyncio.wait_for(sent, ANSWER_SECONDS)
         except (KafkaError, TimeoutError) as error:
-            self.site.recorder.complete(call, CallOutcome.UNKNOWN, error=type(error).__name__)
+            self.context.recorder.complete(call, CallOutcome.UNKNOWN, error=type(error).__name__)
             await self._close()
             return
-        self.site.recorder.complete(
-            call, CallOutcome.OK, CallAnswer(places=(RecordLocation(stored.topic, stored.partition, stored.offset),))
+        self.context.recorder.complete(
+            call, CallOutcome.OK, CallAnswer(locations=(RecordLocation(stored.topic, stored.partition, stored.offset),))
         )
 
     async def _open(self) -> bool:
         producer = AIOKafkaProducer(
-            bootstrap_servers=self.site.kafka,
+            bootstrap_servers=self.context.kafka,
             enable_idempotence=True,
             request_timeout_ms=5_000,
             retry_backoff_ms=50,
@@ -90,16 +90,16 @@ class AioReader(AioWorker):
 
     async def _step(self) -> None:
         if self._consumer is None and not await self._open():
-            self.rest(0.3)
+            self.pause(0.3)
             return
         assert self._consumer is not None
-        began = self.site.recorder.now()
+        began = self.context.recorder.now()
         try:
             batches = await self._consumer.getmany(timeout_ms=100, max_records=200)
         except OffsetOutOfRangeError as error:
             lost = tuple(RecordLocation(each.topic, each.partition, offset) for each, offset in error.args[0].items())
             what = PollCall(f"{self.name}/{self._sessions}", committed=True)
-            self.site.recorder.observe(began, self.name, SURFACE, what, CallAnswer(out_of_range=lost))
+            self.context.recorder.observe(began, self.name, SURFACE, what, CallAnswer(out_of_range=lost))
             await self._close()
             return
         except KafkaError:
@@ -116,11 +116,11 @@ class AioReader(AioWorker):
         )
         if seen:
             what = PollCall(f"{self.name}/{self._sessions}", committed=True)
-            self.site.recorder.observe(began, self.name, SURFACE, what, CallAnswer(seen=seen))
+            self.context.recorder.observe(began, self.name, SURFACE, what, CallAnswer(seen=seen))
 
     async def _open(self) -> bool:
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.site.kafka,
+            bootstrap_servers=self.context.kafka,
             isolation_level="read_committed",
             auto_offset_reset="none",
             enable_auto_commit=False,
@@ -130,7 +130,7 @@ class AioReader(AioWorker):
         )
         try:
             await asyncio.wait_for(consumer.start(), START_SECONDS)
-            consumer.assign([TopicPartition(place.topic, place.partition) for place in self.places])
+            consumer.assign([TopicPartition(location.topic, location.partition) for location in self.locations])
             await asyncio.wait_for(consumer.seek_to_beginning(), START_SECONDS)
         except (KafkaError, TimeoutError):
             await _stop(consumer)

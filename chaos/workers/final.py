@@ -1,6 +1,7 @@
 """The reads at the end of a run: fresh clients of several kinds read everything, from the start to the end.
 
-What they bring together must be all that was acknowledged. They wait until open transactions have ended, so that nothing hides.
+Together they must find everything that was acknowledged. They wait until open transactions have ended, so that
+nothing is hidden.
 """
 
 import time
@@ -20,7 +21,7 @@ Read = Callable[[str, dict[int, int]], list[SeenRecord]]
 
 
 class FinalReads:
-    """`with FinalReads(...) as reads:`; clients of its own, which nothing has happened to."""
+    """Used as `with FinalReads(...) as reads:`. It has clients of its own, which no fault has affected."""
 
     def __init__(self, recorder: Recorder, api: ServerApi, kafka: str) -> None:
         self._recorder = recorder
@@ -43,12 +44,12 @@ class FinalReads:
             for topic in topics:
                 if any(ends[topic].values()):
                     self._record(surface, topic, ends[topic], read, translate)
-        # Retention goes on meanwhile, and what it took is not lost.
+        # Retention continues meanwhile, and what it deletes is not lost.
         for topic in topics:
             self._bounds(topic)
 
     def _bounds(self, topic: str) -> dict[int, int]:
-        """The ends of the partitions, once no transaction is open."""
+        """Return the ends of the partitions, once no transaction is open."""
         deadline = time.monotonic() + WAIT_SECONDS
         while True:
             call = self._recorder.invoke("final", "http", BoundsCall((topic,)))

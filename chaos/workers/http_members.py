@@ -1,6 +1,7 @@
-"""A member of a consumer group that speaks the protocol over HTTP by itself, and somebody who asks how far groups have come.
+"""A member of a consumer group over plain HTTP requests, and a worker that polls the committed offsets of groups.
 
-The member knows its generation exactly and keeps a twin of its former self, who goes on committing: that must be refused.
+The member knows its generation exactly. It also keeps committing as its former self, of an older generation, which must be
+refused.
 """
 
 import base64
@@ -19,12 +20,12 @@ LIFE_STEPS = (8, 40)
 
 
 class HttpMember(HttpWorker):
-    """Joins, syncs, beats, reads and commits by plain requests. It joins anew, as somebody else, every now and then."""
+    """Joins, syncs, sends heartbeats, reads and commits by plain requests. Now and then it joins again as a new member."""
 
     def __init__(
-        self, name: str, site: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape], group: str
+        self, name: str, context: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape], group: str
     ) -> None:
-        super().__init__(name, site, seed, per_second, topics)
+        super().__init__(name, context, seed, per_second, topics)
         self._group = group
         self._path = f"/api/groups/{group}"
         self._member = ""
@@ -33,7 +34,7 @@ class HttpMember(HttpWorker):
         self._steps_left = self.choice.randint(*LIFE_STEPS)
         self._next: dict[tuple[str, int], int] = {}
         self._former: tuple[str, int, tuple[RecordLocation, ...]] | None = None
-        """A past self: member, generation, and what it would commit."""
+        """The former self: member, generation, and what it would commit."""
 
     def step(self) -> None:
         try:
@@ -43,25 +44,25 @@ class HttpMember(HttpWorker):
             self.api.post(f"{self._path}/heartbeat", self._identity)
         except RefusedError as error:
             if error.fields:
-                self._be_gone(forget=error.kind != "rebalance-in-progress")
-            self.rest(0.2)
+                self._leave(forget=error.kind != "rebalance-in-progress")
+            self.pause(0.2)
             return
         self._poll()
         if self._former is not None and self.choice.random() < 0.5:
-            self._haunt(*self._former)
+            self._commit_after_leaving(*self._former)
         self._steps_left -= 1
         if self._steps_left <= 0:
-            self._be_gone(forget=True)
+            self._leave(forget=True)
 
     @property
     def _identity(self) -> dict[str, Any]:
         return {"member_id": self._member, "generation": self._generation}
 
-    def _be_gone(self, *, forget: bool) -> None:
-        """Drop out of the generation, as after a long silence: nobody is told."""
-        places = tuple(RecordLocation(*partition, offset) for partition, offset in self._next.items())
-        if places:
-            self._former = (self._member, self._generation, places)
+    def _leave(self, *, forget: bool) -> None:
+        """Drop out of the generation without a request, as after a long silence."""
+        locations = tuple(RecordLocation(*partition, offset) for partition, offset in self._next.items())
+        if locations:
+            self._former = (self._member, self._generation, locations)
         self._generation = -1
         self._next = {}
         self._steps_left = self.choice.randint(*LIFE_STEPS)
@@ -82,7 +83,7 @@ class HttpMember(HttpWorker):
                 raise
             self._member = error.fields["member_id"]
             joined = self.api.post(f"{self._path}/join", {**body, "member_id": self._member})
-        assignments = self._share_out(joined["members"]) if joined["leader"] == joined["member_id"] else None
+        assignments = self._assign_partitions(joined["members"]) if joined["leader"] == joined["member_id"] else None
         synced = self.api.post(
             f"{self._path}/sync",
             {"member_id": joined["member_id"], "generation": joined["generation"], "assignments": assignments or []},
@@ -90,7 +91,7 @@ class HttpMember(HttpWorker):
         self._member, self._generation = joined["member_id"], joined["generation"]
         self._begin_with(decode_assignment(base64.b64decode(synced["assignment"])))
 
-    def _share_out(self, members: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    def _assign_partitions(self, members: Sequence[dict[str, str]]) -> list[dict[str, str]]:
         wants = {each["member_id"]: decode_subscription(base64.b64decode(each["metadata"])) for each in members}
         shares = assign_ranges(wants, {topic.name: topic.partitions for topic in self.topics})
         return [
@@ -99,78 +100,82 @@ class HttpMember(HttpWorker):
         ]
 
     def _begin_with(self, assignment: dict[str, list[int]]) -> None:
-        places = [RecordLocation(topic, number, -1) for topic, numbers in assignment.items() for number in numbers]
-        now = self.site.recorder.now()
+        locations = [RecordLocation(topic, number, -1) for topic, numbers in assignment.items() for number in numbers]
+        now = self.context.recorder.now()
         what = OwnedCall(self._group, self._member, self._generation)
-        self.site.recorder.observe(now, self.name, self.surface, what, CallAnswer(places=tuple(places)))
-        call = self.site.recorder.invoke(self.name, self.surface, CommittedCall(self._group))
+        self.context.recorder.observe(now, self.name, self.surface, what, CallAnswer(locations=tuple(locations)))
+        call = self.context.recorder.invoke(self.name, self.surface, CommittedCall(self._group))
         try:
             offsets = committed_offsets(self.api.get(f"{self._path}/offsets?limit=1000"))
         except RefusedError as error:
             self.refused(call, error)
-            self._be_gone(forget=True)
+            self._leave(forget=True)
             return
-        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(places=offsets))
-        known = {(place.topic, place.partition): place.offset for place in offsets}
+        self.context.recorder.complete(call, CallOutcome.OK, CallAnswer(locations=offsets))
+        known = {(location.topic, location.partition): location.offset for location in offsets}
         self._lives += 1
-        self._next = {(place.topic, place.partition): known.get((place.topic, place.partition), 0) for place in places}
+        self._next = {
+            (location.topic, location.partition): known.get((location.topic, location.partition), 0) for location in locations
+        }
 
     def _poll(self) -> None:
-        """Read one of its partitions on and commit."""
+        """Read on in one of the assigned partitions and commit."""
         if not self._next:
             return
         topic, number = self.choice.choice(sorted(self._next))
         session = f"{self.name}/{self._lives}"
-        call = self.site.recorder.invoke(self.name, self.surface, PollCall(session, subscribed=True, committed=True))
+        call = self.context.recorder.invoke(self.name, self.surface, PollCall(session, subscribed=True, committed=True))
         positions = [{"partition_id": number, "offset": self._next[topic, number]}]
         try:
             answer = self.api.post("/api/topics/consume", {"topic": topic, "positions": positions, "limit": 50})
         except RefusedError as error:
             self.refused(call, error)
             return
-        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(seen=tuple(messages_of(answer["messages"]))))
+        self.context.recorder.complete(call, CallOutcome.OK, CallAnswer(seen=tuple(messages_of(answer["messages"]))))
         self._next[topic, number] = answer["partitions"][0]["next_offset"]
         if answer["messages"]:
-            place = RecordLocation(topic, number, self._next[topic, number])
-            self._commit(self._member, self._generation, (place,))
+            location = RecordLocation(topic, number, self._next[topic, number])
+            self._commit(self._member, self._generation, (location,))
 
-    def _haunt(self, member: str, generation: int, places: tuple[RecordLocation, ...]) -> None:
-        """The past self does not know that it is past: it reads on where it was and commits that."""
-        place = self.choice.choice(places)
-        positions = [{"partition_id": place.partition, "offset": place.offset}]
+    def _commit_after_leaving(self, member: str, generation: int, locations: tuple[RecordLocation, ...]) -> None:
+        """Commit as the former self, which does not know that it has left and reads on."""
+        location = self.choice.choice(locations)
+        positions = [{"partition_id": location.partition, "offset": location.offset}]
         try:
-            answer = self.api.post("/api/topics/consume", {"topic": place.topic, "positions": positions, "limit": 500})
+            answer = self.api.post("/api/topics/consume", {"topic": location.topic, "positions": positions, "limit": 500})
         except RefusedError:
             return
-        self._commit(member, generation, (place._replace(offset=answer["partitions"][0]["next_offset"]),))
+        self._commit(member, generation, (location._replace(offset=answer["partitions"][0]["next_offset"]),))
 
-    def _commit(self, member: str, generation: int, places: tuple[RecordLocation, ...]) -> None:
-        call = self.site.recorder.invoke(self.name, self.surface, CommitCall(self._group, places, generation))
-        offsets = [{"topic": place.topic, "partition_id": place.partition, "offset": place.offset} for place in places]
+    def _commit(self, member: str, generation: int, locations: tuple[RecordLocation, ...]) -> None:
+        call = self.context.recorder.invoke(self.name, self.surface, CommitCall(self._group, locations, generation))
+        offsets = [
+            {"topic": location.topic, "partition_id": location.partition, "offset": location.offset} for location in locations
+        ]
         try:
             self.api.post(f"{self._path}/commit", {"member_id": member, "generation": generation, "offsets": offsets})
         except RefusedError as error:
             self.refused(call, error)
             return
-        self.site.recorder.complete(call, CallOutcome.OK)
+        self.context.recorder.complete(call, CallOutcome.OK)
 
 
 class CommittedOffsetsPoller(HttpWorker):
-    """Asks how far a group has come."""
+    """Polls the committed offsets of groups."""
 
-    def __init__(self, name: str, site: WorkerContext, seed: int, per_second: float, groups: Sequence[str]) -> None:
-        super().__init__(name, site, seed, per_second, ())
+    def __init__(self, name: str, context: WorkerContext, seed: int, per_second: float, groups: Sequence[str]) -> None:
+        super().__init__(name, context, seed, per_second, ())
         self._groups = groups
 
     def step(self) -> None:
         group = self.choice.choice(self._groups)
-        call = self.site.recorder.invoke(self.name, self.surface, CommittedCall(group))
+        call = self.context.recorder.invoke(self.name, self.surface, CommittedCall(group))
         try:
             offsets = committed_offsets(self.api.get(f"/api/groups/{group}/offsets?limit=1000"))
         except RefusedError as error:
             self.refused(call, error)
             return
-        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(places=offsets))
+        self.context.recorder.complete(call, CallOutcome.OK, CallAnswer(locations=offsets))
 
 
 def committed_offsets(answer: Any) -> tuple[RecordLocation, ...]:

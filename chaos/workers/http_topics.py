@@ -9,7 +9,7 @@ from typing import Any
 
 from chaos.api import RefusedError, ServerApi
 from chaos.history import BoundsCall, CallAnswer, CallOutcome, PollCall, RecordLocation, SeenRecord, SendCall
-from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_places, text
+from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_locations, text
 
 SURFACE = "http"
 REPEAT_SECONDS = 20.0
@@ -17,23 +17,23 @@ PAUSE_SECONDS = 0.3
 
 
 class HttpWorker(Worker):
-    """One connection pool for its life."""
+    """A worker with a connection pool of its own."""
 
     surface = SURFACE
 
-    def __init__(self, name: str, site: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
-        super().__init__(name, site, seed, per_second)
+    def __init__(self, name: str, context: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
+        super().__init__(name, context, seed, per_second)
         self.topics = topics
-        self.places = all_places(topics)
-        self.api = ServerApi(site.url)
+        self.locations = all_locations(topics)
+        self.api = ServerApi(context.url)
 
     def end(self) -> None:
         self.api.close()
 
     def refused(self, call: int, error: RefusedError) -> None:
-        """Write it down, and leave the server alone for a moment: while it is down, asking more often shows nothing more."""
-        self.site.recorder.complete(call, error.outcome, error=str(error))
-        self.rest(PAUSE_SECONDS)
+        """Record the outcome and pause, because more requests to a server that is down show nothing more."""
+        self.context.recorder.complete(call, error.outcome, error=str(error))
+        self.pause(PAUSE_SECONDS)
 
 
 class HttpPublisher(HttpWorker):
@@ -47,10 +47,12 @@ class HttpPublisher(HttpWorker):
         self._number = 0
 
     def step(self) -> None:
-        records = tuple((self.choice.choice(self.places), self.new_value()) for _ in range(self.choice.randint(1, 4)))
-        call = self.site.recorder.invoke(self.name, SURFACE, SendCall(records, atomic=True))
+        records = tuple((self.choice.choice(self.locations), self.new_value()) for _ in range(self.choice.randint(1, 4)))
+        call = self.context.recorder.invoke(self.name, SURFACE, SendCall(records, atomic=True))
         self._number += 1
-        messages = [{"topic": place.topic, "partition_id": place.partition, "value": value} for place, value in records]
+        messages = [
+            {"topic": location.topic, "partition_id": location.partition, "value": value} for location, value in records
+        ]
         body = {"messages": messages, "publisher": self._publisher, "number": self._number}
         deadline = time.monotonic() + REPEAT_SECONDS
         unknown = False
@@ -60,15 +62,17 @@ class HttpPublisher(HttpWorker):
             except RefusedError as error:
                 unknown = unknown or error.outcome is CallOutcome.UNKNOWN
                 if (error.fields and not error.fields.get("retriable")) or time.monotonic() > deadline or self.is_stopping:
-                    # What a later try failed with says nothing of an earlier one that was not answered.
-                    self.site.recorder.complete(call, CallOutcome.UNKNOWN if unknown else CallOutcome.FAILED, error=str(error))
+                    # The failure of a later try says nothing about an earlier one that was not answered.
+                    self.context.recorder.complete(
+                        call, CallOutcome.UNKNOWN if unknown else CallOutcome.FAILED, error=str(error)
+                    )
                     return
                 time.sleep(0.2)
             else:
-                places = tuple(
+                locations = tuple(
                     RecordLocation(each["topic_name"], each["partition_id"], each["offset"]) for each in answer["records"]
                 )
-                self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(places=places))
+                self.context.recorder.complete(call, CallOutcome.OK, CallAnswer(locations=locations))
                 return
 
 
@@ -88,29 +92,29 @@ class HttpReader(HttpWorker):
             self._start_over()
         positions = [{"partition_id": number, "offset": offset} for number, offset in self._positions.items()]
         what = PollCall(f"{self.name}/{self._sessions}", committed=True, begins=self._begins)
-        call = self.site.recorder.invoke(self.name, SURFACE, what)
+        call = self.context.recorder.invoke(self.name, SURFACE, what)
         try:
             body = {"topic": self._topic, "positions": positions, "limit": 100, "timeout_ms": 100}
             answer = self.api.post("/api/topics/consume", body)
         except RefusedError as error:
             if error.kind == "offset-out-of-range":
-                self._fell_off(call, error)
+                self._handle_out_of_range(call, error)
             else:
                 self.refused(call, error)
             return
         self._begins = ()
         self._positions = {each["partition_id"]: each["next_offset"] for each in answer["partitions"]}
-        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(seen=tuple(messages_of(answer["messages"]))))
+        self.context.recorder.complete(call, CallOutcome.OK, CallAnswer(seen=tuple(messages_of(answer["messages"]))))
 
-    def _fell_off(self, call: int, error: RefusedError) -> None:
+    def _handle_out_of_range(self, call: int, error: RefusedError) -> None:
         starts = {row["partition_id"]: row["start_offset"] for row in self._bounds(self._topic)}
-        places = (RecordLocation(self._topic, number, offset) for number, offset in self._positions.items())
-        lost = tuple(place for place in places if place.offset < starts[place.partition])
-        self.site.recorder.complete(call, CallOutcome.FAILED, CallAnswer(out_of_range=lost), error=str(error))
+        locations = (RecordLocation(self._topic, number, offset) for number, offset in self._positions.items())
+        lost = tuple(location for location in locations if location.offset < starts[location.partition])
+        self.context.recorder.complete(call, CallOutcome.FAILED, CallAnswer(out_of_range=lost), error=str(error))
         self._start_over()
 
     def _start_over(self) -> None:
-        """Another topic, from its present start."""
+        """Choose another topic and begin at its current start."""
         shape = self.choice.choice(self.topics)
         rows = self._bounds(shape.name)
         self._sessions += 1
@@ -124,16 +128,16 @@ class HttpReader(HttpWorker):
                 return self.api.bounds(topic)
             except RefusedError:
                 if self.is_stopping:
-                    return [{"partition_id": place.partition, "start_offset": 0} for place in self.places]
-                self.rest(0.2)
+                    return [{"partition_id": location.partition, "start_offset": 0} for location in self.locations]
+                self.pause(0.2)
 
 
 class BoundsPoller(HttpWorker):
-    """Asks for the first and the next offset of partitions."""
+    """Polls the first and the next offset of partitions."""
 
     def step(self) -> None:
         topic = self.choice.choice(self.topics).name
-        call = self.site.recorder.invoke(self.name, SURFACE, BoundsCall((topic,)))
+        call = self.context.recorder.invoke(self.name, SURFACE, BoundsCall((topic,)))
         try:
             rows = self.api.bounds(topic)
         except RefusedError as error:
@@ -141,11 +145,11 @@ class BoundsPoller(HttpWorker):
             return
         starts = tuple(RecordLocation(topic, row["partition_id"], row["start_offset"]) for row in rows)
         ends = tuple(RecordLocation(topic, row["partition_id"], row["end_offset"]) for row in rows)
-        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(starts=starts, ends=ends))
+        self.context.recorder.complete(call, CallOutcome.OK, CallAnswer(starts=starts, ends=ends))
 
 
 def messages_of(messages: Sequence[Mapping[str, Any]]) -> list[SeenRecord]:
-    """Records as `consume` gives them."""
+    """Convert records of a `consume` response."""
     return [
         SeenRecord(
             RecordLocation(each["topic_name"], each["partition_id"], each["offset"]),

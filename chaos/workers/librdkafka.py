@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from chaos.history import CallAnswer, CallOutcome, PollCall, RecordLocation, SeenRecord, SendCall
-from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_places, following, text
+from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_locations, following, text
 
 SURFACE = "kafka-librdkafka"
 DELIVERY_SECONDS = 30.0
@@ -32,10 +32,10 @@ class LibrdkafkaSender(Worker):
     surface = SURFACE
 
     def __init__(
-        self, name: str, site: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape], *, padding: int = 0
+        self, name: str, context: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape], *, padding: int = 0
     ) -> None:
-        super().__init__(name, site, seed, per_second)
-        self._places = all_places(topics)
+        super().__init__(name, context, seed, per_second)
+        self._places = all_locations(topics)
         self._padding = b"x" * padding
         self._producer: Producer | None = None
 
@@ -43,7 +43,7 @@ class LibrdkafkaSender(Worker):
         self._producer = Producer(
             {
                 **COMMON,
-                "bootstrap.servers": self.site.kafka,
+                "bootstrap.servers": self.context.kafka,
                 "enable.idempotence": True,
                 "linger.ms": 2,
                 "request.timeout.ms": 5_000,
@@ -55,16 +55,16 @@ class LibrdkafkaSender(Worker):
     def step(self) -> None:
         assert self._producer is not None
         for _ in range(self.choice.randint(1, 4)):
-            place, value = self.choice.choice(self._places), self.new_value()
-            call = self.site.recorder.invoke(self.name, SURFACE, SendCall(((place, value),)))
+            location, value = self.choice.choice(self._places), self.new_value()
+            call = self.context.recorder.invoke(self.name, SURFACE, SendCall(((location, value),)))
             try:
                 headers: list[tuple[str, str | bytes | None]] = [("padding", self._padding)] if self._padding else []
                 self._producer.produce(
-                    place.topic, value, partition=place.partition, headers=headers, on_delivery=self._delivered(call)
+                    location.topic, value, partition=location.partition, headers=headers, on_delivery=self._delivered(call)
                 )
             except (BufferError, KafkaException) as error:
-                # Nothing was handed over, so nothing can be stored.
-                self.site.recorder.complete(call, CallOutcome.FAILED, error=str(error))
+                # Nothing was queued, so nothing can be stored.
+                self.context.recorder.complete(call, CallOutcome.FAILED, error=str(error))
                 self._renew_if_fatal(error)
         self._producer.poll(0)
 
@@ -75,10 +75,10 @@ class LibrdkafkaSender(Worker):
     def _delivered(self, call: int) -> Any:
         def record(error: KafkaError | None, message: Message) -> None:
             if error is None:
-                place = RecordLocation(message.topic() or "", message.partition() or 0, message.offset() or 0)
-                self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(places=(place,)))
+                location = RecordLocation(message.topic() or "", message.partition() or 0, message.offset() or 0)
+                self.context.recorder.complete(call, CallOutcome.OK, CallAnswer(locations=(location,)))
             else:
-                self.site.recorder.complete(call, outcome_of(error), error=error.name())
+                self.context.recorder.complete(call, outcome_of(error), error=error.name())
 
         return record
 
@@ -96,7 +96,7 @@ class LibrdkafkaReader(Worker):
     def __init__(
         self,
         name: str,
-        site: WorkerContext,
+        context: WorkerContext,
         seed: int,
         per_second: float,
         topics: Sequence[TopicShape],
@@ -105,20 +105,20 @@ class LibrdkafkaReader(Worker):
         reassign: float = 1 / 64,
         slow: bool = False,
     ) -> None:
-        super().__init__(name, site, seed, per_second)
-        self._places = all_places(topics)
+        super().__init__(name, context, seed, per_second)
+        self._places = all_locations(topics)
         self._committed = committed
         self._reassign = reassign
         self._slow = slow
         self._sessions = 0
         self._at: dict[tuple[str, int], int] = {}
-        """By partition of this session, the offset that comes next; -1 for the start, wherever that is."""
+        """For each partition of this session, the next offset; -1 for the start, wherever that is."""
         self._known: dict[tuple[str, int], int] = {}
         self._begins: tuple[RecordLocation, ...] = ()
         self._consumer: Consumer | None = None
 
     def begin(self) -> None:
-        self._consumer = open_consumer(self.site.kafka, self.name, committed=self._committed, slow=self._slow)
+        self._consumer = open_consumer(self.context.kafka, self.name, committed=self._committed, slow=self._slow)
         self._assign(self._places, from_start=True)
 
     def step(self) -> None:
@@ -126,15 +126,15 @@ class LibrdkafkaReader(Worker):
         if self.choice.random() < self._reassign:
             count = self.choice.randint(1, len(self._places))
             self._assign(self.choice.sample(self._places, count), from_start=self.choice.random() < 0.3)
-        began = self.site.recorder.now()
+        began = self.context.recorder.now()
         messages = self._consumer.consume(5 if self._slow else 100, 0.1)
-        seen, lost = sort_out(messages)
+        seen, lost = split_messages(messages)
         self._at.update(following(seen))
-        lost = [place._replace(offset=self._at[place.topic, place.partition]) for place in lost]
+        lost = [location._replace(offset=self._at[location.topic, location.partition]) for location in lost]
         if seen or lost:
             what = PollCall(f"{self.name}/{self._sessions}", committed=self._committed, begins=self._begins)
             answer = CallAnswer(seen=tuple(seen), out_of_range=tuple(lost))
-            self.site.recorder.observe(began, self.name, SURFACE, what, answer)
+            self.context.recorder.observe(began, self.name, SURFACE, what, answer)
             self._begins = ()
         if lost:
             self._assign(self._places, from_start=True)
@@ -143,11 +143,11 @@ class LibrdkafkaReader(Worker):
         assert self._consumer is not None
         self._consumer.close()
 
-    def _assign(self, places: Sequence[RecordLocation], *, from_start: bool) -> None:
+    def _assign(self, locations: Sequence[RecordLocation], *, from_start: bool) -> None:
         assert self._consumer is not None
         self._sessions += 1
         self._known |= self._at
-        self._at = {(place.topic, place.partition): -1 for place in places}
+        self._at = {(location.topic, location.partition): -1 for location in locations}
         if not from_start:
             for partition in self._at:
                 known = self._known.get(partition, 0)
@@ -160,7 +160,7 @@ class LibrdkafkaReader(Worker):
 
 
 def open_consumer(bootstrap: str, group: str, *, committed: bool = True, slow: bool = False, **settings: Any) -> Consumer:
-    """`slow` keeps little in the client, so that what it has not taken is still on the server."""
+    """Open a consumer. A `slow` one buffers little, so that what it has not read is still on the server."""
     few = {"queued.min.messages": 1, "queued.max.messages.kbytes": 8, "fetch.message.max.bytes": 4096} if slow else {}
     return Consumer(
         {
@@ -179,35 +179,35 @@ def open_consumer(bootstrap: str, group: str, *, committed: bool = True, slow: b
     )
 
 
-def sort_out(messages: Sequence[Message]) -> tuple[list[SeenRecord], list[RecordLocation]]:
-    """What was read, and the partitions whose next offset is below their start."""
+def split_messages(messages: Sequence[Message]) -> tuple[list[SeenRecord], list[RecordLocation]]:
+    """Split messages into records, and the partitions whose next offset is below their start."""
     seen, lost = [], []
     for message in messages:
         error = message.error()
         if error is None:
-            place = RecordLocation(message.topic() or "", message.partition() or 0, message.offset() or 0)
+            location = RecordLocation(message.topic() or "", message.partition() or 0, message.offset() or 0)
             key = message.key()
-            seen.append(SeenRecord(place, text(message.value()), key=None if key is None else text(key)))
+            seen.append(SeenRecord(location, text(message.value()), key=None if key is None else text(key)))
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             lost.append(RecordLocation(message.topic() or "", message.partition() or 0, -1))
     return seen, lost
 
 
 def outcome_of(error: KafkaError) -> CallOutcome:
-    """Failed only where it is certain that nothing was stored."""
+    """Return `FAILED` only if it is certain that nothing was stored."""
     return CallOutcome.FAILED if error.code() in _NOT_SENT or error.code() in _REFUSED else CallOutcome.UNKNOWN
 
 
 def read_to_end(consumer: Consumer, ends: dict[tuple[str, int], int], seconds: float) -> list[SeenRecord]:
-    """All records of these partitions from their start, up to the given ends or until time is up."""
+    """Return all records of these partitions from their start up to the given ends, or until the time is up."""
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in ends])
-    left = {place for place, end in ends.items() if end}
+    left = {location for location, end in ends.items() if end}
     found: list[SeenRecord] = []
     deadline = time.monotonic() + seconds
     while left and time.monotonic() < deadline:
-        seen, _ = sort_out(consumer.consume(1000, 0.2))
+        seen, _ = split_messages(consumer.consume(1000, 0.2))
         found += seen
-        for position in consumer.position([TopicPartition(*place) for place in left]):
+        for position in consumer.position([TopicPartition(*location) for location in left]):
             if position.offset >= ends[position.topic, position.partition]:
                 left.discard((position.topic, position.partition))
     return found

@@ -1,4 +1,4 @@
-"""Consumers of a queue over HTTP: they take records, settle most of them, give some back and forget others."""
+"""Consumers of a queue, over HTTP and on the Python SDK: they receive records, ack most, nack some and forget others."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,33 +20,33 @@ class QueueMember(HttpWorker):
     def __init__(
         self,
         name: str,
-        site: WorkerContext,
+        context: WorkerContext,
         seed: int,
         per_second: float,
         topics: Sequence[TopicShape],
         group: str,
         pattern: str,
     ) -> None:
-        super().__init__(name, site, seed, per_second, topics)
+        super().__init__(name, context, seed, per_second, topics)
         self._group = group
         self._pattern = pattern
 
     def step(self) -> None:
-        taken = take(self.site.recorder, self.api, self.name, self._group, self._pattern, self.choice.randint(1, 5))
+        taken = take(self.context.recorder, self.api, self.name, self._group, self._pattern, self.choice.randint(1, 5))
         for receipt, value in taken:
             chance = self.choice.random()
             if chance < 0.85:
-                settle(self.site.recorder, self.api, self.name, self._group, receipt, value, acked=True)
+                settle(self.context.recorder, self.api, self.name, self._group, receipt, value, acked=True)
             elif chance < 0.95:
-                settle(self.site.recorder, self.api, self.name, self._group, receipt, value, acked=False)
+                settle(self.context.recorder, self.api, self.name, self._group, receipt, value, acked=False)
 
 
 def take(
     recorder: Recorder, api: ServerApi, worker: str, group: str, pattern: str, most: int, *, final: bool = False
 ) -> list[tuple[str, str]]:
-    """Receipts and values of what was taken."""
+    """Receive records. Return their receipts and values."""
     call = recorder.invoke(worker, QUEUE_SURFACE, TakeCall(group, final))
-    # More deliveries than a run can make: a dead letter would be a record in another topic.
+    # More deliveries than a run can make, because a dead letter would be a record in another topic.
     body = {"pattern": pattern, "max": most, "wait_ms": 200, "visibility_ms": VISIBILITY_MS, "max_deliveries": 100}
     try:
         messages = api.post(f"/api/queues/{group}/receive", body)["messages"]
@@ -73,27 +73,27 @@ SDK_API_MS = 10_000
 
 
 class SdkQueueMember(Worker):
-    """Takes a few events, acknowledges most of them together, and gives the others back."""
+    """Receives a few events, acks most of them together, and nacks the others."""
 
     surface = SDK_SURFACE
 
-    def __init__(self, name: str, site: WorkerContext, seed: int, per_second: float, group: str, pattern: str) -> None:
-        super().__init__(name, site, seed, per_second)
+    def __init__(self, name: str, context: WorkerContext, seed: int, per_second: float, group: str, pattern: str) -> None:
+        super().__init__(name, context, seed, per_second)
         self._group = group
-        self._client = Client(site.url)
+        self._client = Client(context.url)
         self._queue = self._client.subscriber().subscribe_queue(
             pattern, group, visibility_timeout=VISIBILITY_MS, api_timeout=SDK_API_MS, request_timeout=3_000, max_deliveries=100
         )
 
     def step(self) -> None:
-        call = self.site.recorder.invoke(self.name, SDK_SURFACE, TakeCall(self._group))
+        call = self.context.recorder.invoke(self.name, SDK_SURFACE, TakeCall(self._group))
         try:
             events = self._queue.poll(timeout=0.2, max_records=5)
         except TailraceError as error:
-            self.site.recorder.complete(call, CallOutcome(error.outcome), error=f"{type(error).__name__}: {error}")
-            self.rest(0.3)
+            self.context.recorder.complete(call, CallOutcome(error.outcome), error=f"{type(error).__name__}: {error}")
+            self.pause(0.3)
             return
-        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(seen=tuple(map(_seen, events))))
+        self.context.recorder.complete(call, CallOutcome.OK, CallAnswer(seen=tuple(map(_seen, events))))
         for event in events:
             self._settle(event, acked=self.choice.random() < 0.9)
 
@@ -103,13 +103,13 @@ class SdkQueueMember(Worker):
         self._client.close()
 
     def _settle(self, event: QueueEvent, *, acked: bool) -> None:
-        call = self.site.recorder.invoke(self.name, SDK_SURFACE, SettleCall(self._group, (text(event.payload),), acked))
+        call = self.context.recorder.invoke(self.name, SDK_SURFACE, SettleCall(self._group, (text(event.payload),), acked))
         try:
             (self._queue.ack if acked else self._queue.nack)(event)
         except TailraceError as error:
-            self.site.recorder.complete(call, CallOutcome(error.outcome), error=f"{type(error).__name__}: {error}")
+            self.context.recorder.complete(call, CallOutcome(error.outcome), error=f"{type(error).__name__}: {error}")
             return
-        self.site.recorder.complete(call, CallOutcome.OK)
+        self.context.recorder.complete(call, CallOutcome.OK)
 
 
 def _seen(taken: QueueEvent) -> SeenRecord:

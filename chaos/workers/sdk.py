@@ -1,10 +1,10 @@
-"""Workers on the Python SDK: a publisher that repeats by itself, and a consumer of one partition."""
+"""Workers on the Python SDK: a publisher that retries by itself, and a consumer of one partition."""
 
 from collections.abc import Sequence
 from contextlib import suppress
 
 from chaos.history import CallAnswer, CallOutcome, PollCall, RecordLocation, SeenRecord, SendCall
-from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_places, text
+from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_locations, text
 from tailrace.client import Client, OffsetOutOfRangeError, OutgoingMessage, Publisher, TailraceError, TopicConsumer
 
 SURFACE = "sdk"
@@ -12,42 +12,42 @@ API_MS = 20_000
 
 
 class SdkPublisher(Worker):
-    """Publishes a few records as one, by keys: the SDK and the server choose the partitions."""
+    """Publishes a few records at once, by keys: the SDK and the server choose the partitions."""
 
     surface = SURFACE
 
-    def __init__(self, name: str, site: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
-        super().__init__(name, site, seed, per_second)
+    def __init__(self, name: str, context: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
+        super().__init__(name, context, seed, per_second)
         self._topics = topics
-        self._client = Client(site.url)
+        self._client = Client(context.url)
         self._publisher: Publisher | None = None
 
     def step(self) -> None:
         if self._publisher is None:
             self._publisher = self._client.publisher(api_timeout=API_MS, request_timeout=5_000)
         topics = [self.choice.choice(self._topics).name for _ in range(self.choice.randint(1, 3))]
-        # Where a record goes is known when it is there: -1 for the partition until then.
+        # The partition of a record is known when it is stored; it is -1 until then.
         records = tuple((RecordLocation(topic, -1, -1), self.new_value()) for topic in topics)
-        messages = [OutgoingMessage(place.topic, value, key=f"k{self.choice.randrange(20)}") for place, value in records]
-        call = self.site.recorder.invoke(self.name, SURFACE, SendCall(records, atomic=True))
+        messages = [OutgoingMessage(location.topic, value, key=f"k{self.choice.randrange(20)}") for location, value in records]
+        call = self.context.recorder.invoke(self.name, SURFACE, SendCall(records, atomic=True))
         try:
             results = self._publisher.publish_batch(messages)
         except TailraceError as error:
-            self.site.recorder.complete(call, CallOutcome(error.outcome), error=f"{type(error).__name__}: {error}")
+            self.context.recorder.complete(call, CallOutcome(error.outcome), error=f"{type(error).__name__}: {error}")
             self._renew()
             return
-        places = tuple(
-            RecordLocation(place.topic, each.partition_id, each.offset)
-            for (place, _), each in zip(records, results, strict=True)
+        locations = tuple(
+            RecordLocation(location.topic, each.partition_id, each.offset)
+            for (location, _), each in zip(records, results, strict=True)
         )
-        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(places=places))
+        self.context.recorder.complete(call, CallOutcome.OK, CallAnswer(locations=locations))
 
     def end(self) -> None:
         self._renew()
         self._client.close()
 
     def _renew(self) -> None:
-        """A publisher whose publish is unknown does not go on: the next one might overtake it."""
+        """Replace a publisher after a publish of unknown outcome, which the next one might overtake."""
         if self._publisher is not None:
             with suppress(TailraceError):
                 self._publisher.close()
@@ -59,10 +59,10 @@ class SdkReader(Worker):
 
     surface = SURFACE
 
-    def __init__(self, name: str, site: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
-        super().__init__(name, site, seed, per_second)
-        self._places = all_places(topics)
-        self._client = Client(site.url)
+    def __init__(self, name: str, context: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
+        super().__init__(name, context, seed, per_second)
+        self._places = all_locations(topics)
+        self._client = Client(context.url)
         self._consumer: TopicConsumer | None = None
         self._sessions = 0
         self._topic = ""
@@ -71,16 +71,16 @@ class SdkReader(Worker):
         if self._consumer is None or self.choice.random() < 1 / 50:
             self._start_over()
         assert self._consumer is not None
-        call = self.site.recorder.invoke(self.name, SURFACE, PollCall(f"{self.name}/{self._sessions}", committed=True))
+        call = self.context.recorder.invoke(self.name, SURFACE, PollCall(f"{self.name}/{self._sessions}", committed=True))
         try:
             records = self._consumer.poll(timeout=0.1)
         except OffsetOutOfRangeError as error:
-            self.site.recorder.complete(call, CallOutcome.FAILED, error=str(error))
+            self.context.recorder.complete(call, CallOutcome.FAILED, error=str(error))
             self._consumer.seek(error.start)
             self._sessions += 1
             return
         except TailraceError as error:
-            self.site.recorder.complete(call, CallOutcome(error.outcome), error=f"{type(error).__name__}: {error}")
+            self.context.recorder.complete(call, CallOutcome(error.outcome), error=f"{type(error).__name__}: {error}")
             return
         seen = tuple(
             SeenRecord(
@@ -91,7 +91,7 @@ class SdkReader(Worker):
             )
             for each in records
         )
-        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(seen=seen))
+        self.context.recorder.complete(call, CallOutcome.OK, CallAnswer(seen=seen))
 
     def end(self) -> None:
         self._close()
@@ -100,11 +100,11 @@ class SdkReader(Worker):
     def _start_over(self) -> None:
         self._close()
         self._sessions += 1
-        place = self.choice.choice(self._places)
+        location = self.choice.choice(self._places)
         self._consumer = self._client.consumer(
-            topic=place.topic,
+            topic=location.topic,
             group_id=f"{self.name}-{self._sessions}",
-            partition_id=place.partition,
+            partition_id=location.partition,
             enable_auto_commit=False,
             api_timeout=API_MS,
             request_timeout=5_000,

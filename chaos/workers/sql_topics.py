@@ -13,26 +13,26 @@ _PAGE = 500
 
 
 class SqlPublisher(HttpWorker):
-    """Inserts one or two records in one statement. Nothing repeats it: one without an answer stays unknown."""
+    """Inserts one or two records in one statement, without retries: one without an answer stays unknown."""
 
     surface = SURFACE
 
     def step(self) -> None:
         topic = self.choice.choice(self.topics)
-        records = tuple((self.choice.choice(topic.places), self.new_value()) for _ in range(self.choice.randint(1, 2)))
-        call = self.site.recorder.invoke(self.name, SURFACE, SendCall(records, atomic=True))
+        records = tuple((self.choice.choice(topic.locations), self.new_value()) for _ in range(self.choice.randint(1, 2)))
+        call = self.context.recorder.invoke(self.name, SURFACE, SendCall(records, atomic=True))
         rows = ", ".join("(?, ?)" for _ in records)
-        params = [part for place, value in records for part in (place.partition, value)]
+        params = [part for location, value in records for part in (location.partition, value)]
         try:
             self.api.sql(f"INSERT INTO {topic.name} (partition, value) VALUES {rows}", *params)
         except RefusedError as error:
             self.refused(call, error)
             return
-        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(places=tuple(place for place, _ in records)))
+        self.context.recorder.complete(call, CallOutcome.OK, CallAnswer(locations=tuple(location for location, _ in records)))
 
 
 class SqlReader(HttpWorker):
-    """Reads one partition on from where it came to."""
+    """Reads one partition, from where the last read ended."""
 
     surface = SURFACE
     _sessions = 0
@@ -46,19 +46,19 @@ class SqlReader(HttpWorker):
         if self.choice.random() < 1 / 16:
             self._start_over()
         what = PollCall(f"{self.name}/{self._sessions}", committed=True)
-        call = self.site.recorder.invoke(self.name, SURFACE, what)
+        call = self.context.recorder.invoke(self.name, SURFACE, what)
         condition = f'partition = {self._place.partition} AND "offset" >= {self._next}'
         try:
             seen = select(self.api, self._place.topic, f'WHERE {condition} ORDER BY "offset" LIMIT {_PAGE}')
         except RefusedError as error:
             self.refused(call, error)
             return
-        self._next = seen[-1].place.offset + 1 if seen else self._next
-        self.site.recorder.complete(call, CallOutcome.OK, CallAnswer(seen=tuple(seen)))
+        self._next = seen[-1].location.offset + 1 if seen else self._next
+        self.context.recorder.complete(call, CallOutcome.OK, CallAnswer(seen=tuple(seen)))
 
     def _start_over(self) -> None:
         self._sessions += 1
-        self._place = self.choice.choice(self.places)
+        self._place = self.choice.choice(self.locations)
         self._next = 0
 
 
@@ -71,7 +71,7 @@ def select(api: ServerApi, topic: str, rest: str) -> list[SeenRecord]:
 
 
 def select_all(api: ServerApi, topic: str) -> list[SeenRecord]:
-    """Everything, page by page of cursors, so that no answer is cut off."""
+    """Return everything, in pages of cursors, so that no answer is truncated."""
     found: list[SeenRecord] = []
     cursor = -1
     while page := select(api, topic, f"WHERE cursor > {cursor} ORDER BY cursor LIMIT 20000"):

@@ -19,17 +19,17 @@ _DELETE = "DELETE FROM {} WHERE id = ?"
 
 
 class TableWriter(HttpWorker):
-    """One to three changes in a transaction, on few rows, so that writers meet."""
+    """Makes one to three changes in a transaction, on few rows, so that writers conflict."""
 
     surface = SURFACE
 
-    def __init__(self, name: str, site: WorkerContext, seed: int, per_second: float, tables: Sequence[str]) -> None:
-        super().__init__(name, site, seed, per_second, ())
+    def __init__(self, name: str, context: WorkerContext, seed: int, per_second: float, tables: Sequence[str]) -> None:
+        super().__init__(name, context, seed, per_second, ())
         self._tables = tables
 
     def step(self) -> None:
         rows = [self._row() for _ in range(self.choice.randint(1, 3))]
-        call = self.site.recorder.invoke(self.name, SURFACE, ChangeCall(tuple(rows)))
+        call = self.context.recorder.invoke(self.name, SURFACE, ChangeCall(tuple(rows)))
         statements = [(_DELETE if value is None else _UPSERT).format(table) for table, _, value in rows]
         params = [part for _, key, value in rows for part in ((int(key),) if value is None else (int(key), value))]
         text = statements[0] if len(rows) == 1 else "; ".join(("BEGIN", *statements, "COMMIT"))
@@ -38,7 +38,7 @@ class TableWriter(HttpWorker):
         except RefusedError as error:
             self.refused(call, error)
             return
-        self.site.recorder.complete(call, CallOutcome.OK)
+        self.context.recorder.complete(call, CallOutcome.OK)
 
     def _row(self) -> tuple[str, str, str | None]:
         value = self.new_value() if self.choice.random() < 0.8 else None
@@ -48,12 +48,12 @@ class TableWriter(HttpWorker):
 class TableReader(HttpWorker):
     surface = SURFACE
 
-    def __init__(self, name: str, site: WorkerContext, seed: int, per_second: float, tables: Sequence[str]) -> None:
-        super().__init__(name, site, seed, per_second, ())
+    def __init__(self, name: str, context: WorkerContext, seed: int, per_second: float, tables: Sequence[str]) -> None:
+        super().__init__(name, context, seed, per_second, ())
         self._tables = tables
 
     def step(self) -> None:
-        read_table(self.site.recorder, self.api, self.name, self.choice.choice(self._tables))
+        read_table(self.context.recorder, self.api, self.name, self.choice.choice(self._tables))
 
 
 def read_table(recorder: Recorder, api: ServerApi, worker: str, table: str, *, final: bool = False) -> None:
@@ -67,13 +67,13 @@ def read_table(recorder: Recorder, api: ServerApi, worker: str, table: str, *, f
 
 
 def change_seen(seen: SeenRecord) -> SeenRecord:
-    """An event of a table's own topic, as key and value of the row."""
+    """Convert an event of a table's own change topic to the key and value of the row."""
     event = json.loads(seen.value)
     return seen._replace(key=str(event["key"]["id"]), value=_body(event["new"]))
 
 
 def routed_seen(seen: SeenRecord) -> SeenRecord:
-    """A routed change with the payload `diff`."""
+    """Convert a routed change with the payload `diff` to the key and value of the row."""
     change = json.loads(seen.value)
     body = change["changed"]["body"]
     return seen._replace(key=str(change["key"]["id"]), value=body.get("new", DELETED))

@@ -1,7 +1,7 @@
-"""Consume, process, produce: reads an input topic, writes two records for each, and commits its place in one transaction.
+"""Consume, process, produce: reads an input topic, writes two records for each, and commits its offset in one transaction.
 
 Some transactions are aborted on purpose. After one whose end is unknown, a new producer with the same name takes over, which
-ends what the old one left open, and goes on at the group's offset.
+ends what the old one left open, and continues at the group's offset.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,31 +9,31 @@ from collections.abc import Mapping, Sequence
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from chaos.history import CallOutcome, RecordLocation, SeenRecord, TransactionCall
-from chaos.workers.librdkafka import COMMON, SURFACE, open_consumer, sort_out
-from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_places, call_with_timeout, following
+from chaos.workers.librdkafka import COMMON, SURFACE, open_consumer, split_messages
+from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_locations, call_with_timeout, following
 
 CALL_SECONDS = 8.0
 STUCK_SECONDS = CALL_SECONDS + 2.0
 
 
 class Processor(Worker):
-    """Has some partitions of the input for itself."""
+    """Processes some partitions of the input, alone."""
 
     surface = SURFACE
 
     def __init__(
         self,
         name: str,
-        site: WorkerContext,
+        context: WorkerContext,
         seed: int,
         per_second: float,
         source: Sequence[RecordLocation],
         target: TopicShape,
         group: str,
     ) -> None:
-        super().__init__(name, site, seed, per_second)
+        super().__init__(name, context, seed, per_second)
         self._source = source
-        self._target = all_places([target])
+        self._target = all_locations([target])
         self._group = group
         self._committed: dict[tuple[str, int], int] = {}
         self._consumer: Consumer | None = None
@@ -41,25 +41,25 @@ class Processor(Worker):
 
     def step(self) -> None:
         if self._producer is None and not self._take_over():
-            self.rest(0.5)
+            self.pause(0.5)
             return
         assert self._consumer is not None
         try:
-            seen, _ = sort_out(self._consumer.consume(self.choice.randint(1, 8), 0.3))
+            seen, _ = split_messages(self._consumer.consume(self.choice.randint(1, 8), 0.3))
         except KafkaException:
             return
         if seen:
             self._process(seen)
 
     def end(self) -> None:
-        self._let_go()
+        self._close_clients()
 
     def _take_over(self) -> bool:
-        """Whether there is a producer now, with nothing open, and a consumer at the group's offset."""
+        """Open a producer that ends what is open, and a consumer at the group's offset. Return whether that worked."""
         producer = Producer(
             {
                 **COMMON,
-                "bootstrap.servers": self.site.kafka,
+                "bootstrap.servers": self.context.kafka,
                 "transactional.id": self.name,
                 "transaction.timeout.ms": 8_000,
                 "socket.timeout.ms": 6_000,
@@ -68,10 +68,10 @@ class Processor(Worker):
                 "linger.ms": 1,
             }
         )
-        consumer = open_consumer(self.site.kafka, self._group)
+        consumer = open_consumer(self.context.kafka, self._group)
         try:
             call_with_timeout(STUCK_SECONDS, producer.init_transactions, CALL_SECONDS)
-            asked = [TopicPartition(place.topic, place.partition) for place in self._source]
+            asked = [TopicPartition(location.topic, location.partition) for location in self._source]
             offsets = consumer.committed(asked, CALL_SECONDS)
             if any(each.error is not None for each in offsets):
                 raise KafkaException(next(each.error for each in offsets if each.error is not None))
@@ -91,7 +91,7 @@ class Processor(Worker):
         offsets = tuple(RecordLocation(*partition, offset) for partition, offset in after.items())
         reads = tuple(each.value for each in seen)
         what = TransactionCall(self.name, records, reads, self._group, offsets, aborted=aborts)
-        call = self.site.recorder.invoke(self.name, SURFACE, what)
+        call = self.context.recorder.invoke(self.name, SURFACE, what)
         try:
             self._write(records, offsets)
         except (KafkaException, BufferError) as error:
@@ -108,9 +108,9 @@ class Processor(Worker):
         assert self._producer is not None and self._consumer is not None
         producer = self._producer
         producer.begin_transaction()
-        for place, value in records:
-            producer.produce(place.topic, value, partition=place.partition)
-        positions = [TopicPartition(*place) for place in offsets]
+        for location, value in records:
+            producer.produce(location.topic, value, partition=location.partition)
+        positions = [TopicPartition(*location) for location in offsets]
         metadata = self._consumer.consumer_group_metadata()
         call_with_timeout(STUCK_SECONDS, producer.send_offsets_to_transaction, positions, metadata, CALL_SECONDS)
         call_with_timeout(STUCK_SECONDS, producer.flush, CALL_SECONDS)
@@ -131,13 +131,13 @@ class Processor(Worker):
                 return
             except TimeoutError:
                 break
-            self.site.recorder.complete(call, CallOutcome.OK)
+            self.context.recorder.complete(call, CallOutcome.OK)
             self._committed.update(after)
             return
         self._unknown(call, "the commit was not answered")
 
     def _give_up(self, call: int, why: str) -> None:
-        """Nobody asked for a commit, so nothing may ever be seen: refused, or as was meant, once the abort is through."""
+        """Abort. Without a commit nothing may ever be seen, so the outcome is failed, or ok if the abort was intended."""
         assert self._producer is not None
         try:
             call_with_timeout(STUCK_SECONDS, self._producer.abort_transaction, CALL_SECONDS)
@@ -146,19 +146,19 @@ class Processor(Worker):
         except TimeoutError:
             self._unknown(call, f"{why}; the abort was not answered")
         else:
-            self.site.recorder.complete(call, CallOutcome.FAILED if why else CallOutcome.OK, error=why)
+            self.context.recorder.complete(call, CallOutcome.FAILED if why else CallOutcome.OK, error=why)
             self._rewind()
 
     def _unknown(self, call: int, why: str) -> None:
-        self.site.recorder.complete(call, CallOutcome.UNKNOWN, error=why)
-        self._let_go()
+        self.context.recorder.complete(call, CallOutcome.UNKNOWN, error=why)
+        self._close_clients()
 
     def _rewind(self) -> None:
-        """What was read and not committed comes again."""
+        """Seek back to what was read and not committed."""
         assert self._consumer is not None
         self._consumer.assign([TopicPartition(*partition, offset) for partition, offset in self._committed.items()])
 
-    def _let_go(self) -> None:
+    def _close_clients(self) -> None:
         if self._consumer is not None:
             self._consumer.close()
         self._consumer = self._producer = None

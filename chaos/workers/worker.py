@@ -1,7 +1,7 @@
-"""What all workers share: a thread, a pace, unique values, and an end.
+"""The base of all workers: a thread, a rate, unique values, and an end.
 
-A worker's choices come from its own seeded source, so they don't depend on what others do. An error that it did not foresee is
-a defect of the run, not of the server: it is kept, and the run can't pass.
+A worker's choices come from its own seeded source, so they don't depend on what others do. An unexpected error is a defect of
+the run, not of the server: it is kept, and the run can't pass.
 """
 
 import random
@@ -18,7 +18,7 @@ from chaos.recorder import Recorder
 
 
 class WorkerContext(NamedTuple):
-    """Where workers find the server, behind the faulty network, and where they write down what happens."""
+    """The addresses of the server, behind the faulty network, and the recorder of the history."""
 
     recorder: Recorder
     kafka: str
@@ -30,18 +30,18 @@ class TopicShape(NamedTuple):
     partitions: int
 
     @property
-    def places(self) -> list[RecordLocation]:
+    def locations(self) -> list[RecordLocation]:
         return [RecordLocation(self.name, number, -1) for number in range(self.partitions)]
 
 
 class Worker(ABC):
-    """`step` is called again and again, `per_second` times in the mean; `begin` and `end` once each, in the same thread."""
+    """Calls `step` in a loop, `per_second` times on average, and `begin` and `end` once each, in the same thread."""
 
     surface = ""
 
-    def __init__(self, name: str, site: WorkerContext, seed: int, per_second: float) -> None:
+    def __init__(self, name: str, context: WorkerContext, seed: int, per_second: float) -> None:
         self.name = name
-        self.site = site
+        self.context = context
         self.choice = random.Random(f"{name}/{seed}")  # noqa: S311
         self.failure: str | None = None
         self._pause_seconds = 1 / per_second
@@ -56,14 +56,14 @@ class Worker(ABC):
         self._stopping.set()
 
     def join(self, seconds: float) -> bool:
-        """Whether it has ended."""
+        """Wait for the end of the thread. Return whether it has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    def whereabouts(self) -> str:
-        """What its thread is doing now."""
+    def describe_thread(self) -> str:
+        """Return the stack of the thread."""
         frame = sys._current_frames().get(self._thread.ident or 0)
-        return "".join(traceback.format_stack(frame, limit=None)[-6:]) if frame else "its thread is gone"
+        return "".join(traceback.format_stack(frame, limit=None)[-6:]) if frame else "the thread has ended"
 
     @property
     def is_stopping(self) -> bool:
@@ -78,7 +78,7 @@ class Worker(ABC):
     def end(self) -> None:  # noqa: B027
         pass
 
-    def rest(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
         self._stopping.wait(seconds)
 
     def new_value(self) -> str:
@@ -96,12 +96,12 @@ class Worker(ABC):
             self.failure = traceback.format_exc()
 
 
-def all_places(topics: Sequence[TopicShape]) -> list[RecordLocation]:
-    return [place for topic in topics for place in topic.places]
+def all_locations(topics: Sequence[TopicShape]) -> list[RecordLocation]:
+    return [location for topic in topics for location in topic.locations]
 
 
 def text(value: bytes | str | None) -> str:
-    """A value as it was sent. Some surfaces send texts as JSON."""
+    """Return a value as it was sent. Some surfaces send text as JSON."""
     if value is None:
         return ""
     decoded = value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
@@ -109,8 +109,8 @@ def text(value: bytes | str | None) -> str:
 
 
 def following(seen: Sequence[SeenRecord]) -> dict[tuple[str, int], int]:
-    """By partition, the offset after the last one seen."""
-    return {(each.place.topic, each.place.partition): each.place.offset + 1 for each in seen}
+    """Return the offset after the last one seen, for each partition."""
+    return {(each.location.topic, each.location.partition): each.location.offset + 1 for each in seen}
 
 
 P = ParamSpec("P")
@@ -118,13 +118,13 @@ T = TypeVar("T")
 
 
 def call_with_timeout(seconds: float, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What the call returns or raises, or TimeoutError; then it goes on by itself, and nobody knows how it ends."""
+    """Make a call in a thread of its own. Raises `TimeoutError` if it does not return in time; then its outcome is unknown."""
     outcome: Future[T] = Future()
 
     def run() -> None:
         try:
             outcome.set_result(call(*args, **kwargs))
-        except BaseException as error:  # noqa: BLE001  raised again where it is waited for
+        except BaseException as error:  # noqa: BLE001  raised again in the calling thread
             outcome.set_exception(error)
 
     threading.Thread(target=run, name=f"within {seconds:g} s", daemon=True).start()

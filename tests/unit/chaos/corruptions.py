@@ -77,7 +77,7 @@ class Draft:
 
     def final_of(self, partition: tuple[str, int]) -> list[int]:
         """The final reads of a partition, on each surface."""
-        return [index for index, seen in self.polls(final=True) if seen and seen[0].place[:2] == partition]
+        return [index for index, seen in self.polls(final=True) if seen and seen[0].location[:2] == partition]
 
     def add(self, what: Call, answer: CallAnswer) -> None:
         time = self.lines[-1].time
@@ -110,13 +110,13 @@ def swap_two_values(draft: Draft) -> None:
 def store_twice(draft: Draft) -> None:
     for index in draft.final_of(("u", 0)):
         seen = draft.seen_at(index)
-        again = seen[0]._replace(place=RecordLocation("u", 0, seen[-1].place.offset + 10), cursor=-1)
+        again = seen[0]._replace(location=RecordLocation("u", 0, seen[-1].location.offset + 10), cursor=-1)
         draft.answer(index, seen=(*seen, again))
 
 
 def show_an_aborted_record(draft: Draft) -> None:
     aborted = [
-        (done.answer.places[0], asked.what.records[0][1])
+        (done.answer.locations[0], asked.what.records[0][1])
         for _, asked, done in draft.calls(TransactionCall)
         if isinstance(asked.what, TransactionCall) and asked.what.aborted
     ]
@@ -126,8 +126,8 @@ def show_an_aborted_record(draft: Draft) -> None:
 def show_a_refused_record(draft: Draft) -> None:
     sends = [asked.what for _, asked, _ in draft.calls(SendCall, CallOutcome.FAILED) if isinstance(asked.what, SendCall)]
     refused = [record for send in sends for record in send.records if record[0].topic == "t"]
-    place, value = draft.random.choice(refused)
-    _show(draft, place._replace(offset=100_000), value)
+    location, value = draft.random.choice(refused)
+    _show(draft, location._replace(offset=100_000), value)
 
 
 def tear_a_transaction(draft: Draft) -> None:
@@ -141,7 +141,7 @@ def tear_a_transaction(draft: Draft) -> None:
 
 def forget_a_commit(draft: Draft) -> None:
     index, _, done = draft.calls(CommittedCall)[-1]
-    draft.answer(index, places=tuple(place._replace(offset=-1) for place in done.answer.places))
+    draft.answer(index, locations=tuple(location._replace(offset=-1) for location in done.answer.locations))
 
 
 def let_a_fenced_member_commit(draft: Draft) -> None:
@@ -149,7 +149,7 @@ def let_a_fenced_member_commit(draft: Draft) -> None:
 
 
 def give_a_partition_two_owners(draft: Draft) -> None:
-    _, asked, done = next(call for call in draft.calls(OwnedCall) if call[2].answer.places)
+    _, asked, done = next(call for call in draft.calls(OwnedCall) if call[2].answer.locations)
     assert isinstance(asked.what, OwnedCall)
     draft.add(replace(asked.what, member="m3"), done.answer)
 
@@ -169,21 +169,21 @@ def give_a_later_send_a_lower_offset(draft: Draft) -> None:
     sends = [
         (index, asked, done)
         for index, asked, done in draft.calls(SendCall)
-        if asked.worker == "sender1" and done.answer.places[0].topic == "u"
+        if asked.worker == "sender1" and done.answer.locations[0].topic == "u"
     ]
     (one, _, first), (other, _, second) = sends[3], sends[-1]
-    draft.answer(one, places=(second.answer.places[0], *first.answer.places[1:]))
-    draft.answer(other, places=(first.answer.places[0], *second.answer.places[1:]))
+    draft.answer(one, locations=(second.answer.locations[0], *first.answer.locations[1:]))
+    draft.answer(other, locations=(first.answer.locations[0], *second.answer.locations[1:]))
 
 
 def let_an_end_fall(draft: Draft) -> None:
     index, _, done = draft.calls(BoundsCall)[-1]
-    draft.answer(index, ends=tuple(place._replace(offset=place.offset - 1) for place in done.answer.ends))
+    draft.answer(index, ends=tuple(location._replace(offset=location.offset - 1) for location in done.answer.ends))
 
 
 def let_a_start_fall(draft: Draft) -> None:
     index, _, done = draft.calls(BoundsCall)[-1]
-    draft.answer(index, starts=tuple(place._replace(offset=0) for place in done.answer.starts))
+    draft.answer(index, starts=tuple(location._replace(offset=0) for location in done.answer.starts))
 
 
 def hide_a_record_on_one_surface(draft: Draft) -> None:
@@ -210,7 +210,7 @@ def forget_a_change_of_a_row(draft: Draft) -> None:
 def route_a_change_twice(draft: Draft) -> None:
     for index in draft.final_of(ROUTED):
         seen = draft.seen_at(index)
-        draft.answer(index, seen=(*seen, seen[0]._replace(place=RecordLocation(*ROUTED, len(seen)), cursor=-1)))
+        draft.answer(index, seen=(*seen, seen[0]._replace(location=RecordLocation(*ROUTED, len(seen)), cursor=-1)))
 
 
 def hand_out_an_acked_record(draft: Draft) -> None:
@@ -224,10 +224,10 @@ def hand_out_an_acked_record(draft: Draft) -> None:
     draft.add(TakeCall("q"), CallAnswer(seen=(taken,)))
 
 
-def _show(draft: Draft, place: RecordLocation, value: str) -> None:
+def _show(draft: Draft, location: RecordLocation, value: str) -> None:
     """Let final reads find it behind everything else."""
-    for index in draft.final_of(place[:2]):
-        draft.answer(index, seen=(*draft.seen_at(index), SeenRecord(place, value)))
+    for index in draft.final_of(location[:2]):
+        draft.answer(index, seen=(*draft.seen_at(index), SeenRecord(location, value)))
 
 
 def _sent(draft: Draft, seen: Iterable[SeenRecord]) -> list[SeenRecord]:

@@ -37,7 +37,7 @@ from chaos.history import (
 OK, FAILED, UNKNOWN = CallOutcome.OK, CallOutcome.FAILED, CallOutcome.UNKNOWN
 
 
-def place(where: str, offset: int = -1) -> RecordLocation:
+def location(where: str, offset: int = -1) -> RecordLocation:
     topic, _, partition = where.partition("/")
     return RecordLocation(topic, int(partition or 0), offset)
 
@@ -50,7 +50,7 @@ def records(text: str, where: str, **fields: Any) -> tuple[SeenRecord, ...]:
 def _record(word: str, where: str, fields: dict[str, Any]) -> SeenRecord:
     value, _, address = word.partition("@")
     own, _, offset = address.rpartition(":")
-    return SeenRecord(place(own or where, int(offset)), value, **fields)
+    return SeenRecord(location(own or where, int(offset)), value, **fields)
 
 
 class Story:
@@ -83,16 +83,16 @@ class Story:
         self, values: str, at: int = -1, where: str = "t/0", outcome: CallOutcome = OK, worker: str = "w1", **fields: Any
     ) -> int:
         """Values for one partition. They were given the offsets from `at` on."""
-        asked = tuple((place(where), value) for value in values.split())
-        given = tuple(place(where, at + index if at >= 0 else -1) for index in range(len(asked)))
-        places = given if at >= 0 or outcome is OK else ()
-        return self.call(SendCall(asked, **fields), outcome, worker, places=places)
+        asked = tuple((location(where), value) for value in values.split())
+        given = tuple(location(where, at + index if at >= 0 else -1) for index in range(len(asked)))
+        locations = given if at >= 0 or outcome is OK else ()
+        return self.call(SendCall(asked, **fields), outcome, worker, locations=locations)
 
     def transaction(self, wrote: str, outcome: CallOutcome = OK, worker: str = "w1", **fields: Any) -> int:
         """`a@t/0:5 b@u/0:3`; the offsets are told when the outcome is ok."""
         seen = records(wrote, "t/0")
-        what = TransactionCall(worker, tuple((one.place._replace(offset=-1), one.value) for one in seen), **fields)
-        return self.call(what, outcome, worker, places=tuple(one.place for one in seen) if outcome is OK else ())
+        what = TransactionCall(worker, tuple((one.location._replace(offset=-1), one.value) for one in seen), **fields)
+        return self.call(what, outcome, worker, locations=tuple(one.location for one in seen) if outcome is OK else ())
 
     def poll(
         self, text: str, where: str = "t/0", worker: str = "r1", surface: str = "kafka", session: str = "s", **fields: Any
@@ -107,16 +107,18 @@ class Story:
     def commit(
         self, offset: int, outcome: CallOutcome = OK, worker: str = "w1", generation: int = -1, reset: bool = False
     ) -> int:
-        return self.call(CommitCall("g", (place("t/0", offset),), generation, reset), outcome, worker)
+        return self.call(CommitCall("g", (location("t/0", offset),), generation, reset), outcome, worker)
 
     def committed(self, offset: int) -> int:
-        return self.call(CommittedCall("g"), places=(place("t/0", offset),))
+        return self.call(CommittedCall("g"), locations=(location("t/0", offset),))
 
     def owned(self, member: str, generation: int, *partitions: str, worker: str = "r1") -> int:
-        return self.call(OwnedCall("g", member, generation), OK, worker, places=tuple(place(where) for where in partitions))
+        return self.call(
+            OwnedCall("g", member, generation), OK, worker, locations=tuple(location(where) for where in partitions)
+        )
 
     def bounds(self, start: int, end: int, where: str = "t/0") -> int:
-        return self.call(BoundsCall((place(where).topic,)), starts=(place(where, start),), ends=(place(where, end),))
+        return self.call(BoundsCall((location(where).topic,)), starts=(location(where, start),), ends=(location(where, end),))
 
     def change(self, outcome: CallOutcome = OK, **rows: str | None) -> int:
         return self.call(ChangeCall(tuple(("orders", key, value) for key, value in rows.items())), outcome, surface="sql")
@@ -130,7 +132,7 @@ class Story:
         for word in text.split():
             row, _, offset = word.partition("@")
             key, _, value = row.partition("=")
-            seen.append(SeenRecord(place(where, int(offset)), value, key=key))
+            seen.append(SeenRecord(location(where, int(offset)), value, key=key))
         return self.call(PollCall(f"final {where}", committed=True, final=True), worker="f1", seen=tuple(seen))
 
     def take(self, text: str = "", worker: str = "r1", final: bool = False, where: str = "t/0") -> int:

@@ -124,9 +124,9 @@ class World:
         """From the invocation of a call that writes to its completion."""
         fortune = self.fortune()
         yield
-        places = apply() if fortune.applied and not fortune.late else ()
+        locations = apply() if fortune.applied and not fortune.late else ()
         yield
-        self.story.end(call, fortune.outcome, places=places if fortune.outcome is OK else ())
+        self.story.end(call, fortune.outcome, locations=locations if fortune.outcome is OK else ())
         yield
         if fortune.late:
             apply()
@@ -157,17 +157,17 @@ def transactor(world: World, name: str) -> Steps:
         )
         call = world.story.begin(what, name)
         yield
-        places = [world.log.append(partition, value, status=Status.OPEN) for partition, value in records]
-        entries = [world.log.entries[place.topic, place.partition][place.offset] for place in places]
+        locations = [world.log.append(partition, value, status=Status.OPEN) for partition, value in records]
+        entries = [world.log.entries[location.topic, location.partition][location.offset] for location in locations]
         yield
 
         def conclude(
-            entries: list[Entry] = entries, places: list[RecordLocation] = places, aborted: bool = aborted
+            entries: list[Entry] = entries, locations: list[RecordLocation] = locations, aborted: bool = aborted
         ) -> tuple[RecordLocation, ...]:
-            for entry, place in zip(entries, places, strict=True):
+            for entry, location in zip(entries, locations, strict=True):
                 entry.status = Status.HIDDEN if aborted else Status.VISIBLE
-                world.log.append((place.topic, place.partition), "", status=Status.HIDDEN)
-            return tuple(places)
+                world.log.append((location.topic, location.partition), "", status=Status.HIDDEN)
+            return tuple(locations)
 
         yield from world.write(call, conclude)
         for entry in entries:
@@ -206,8 +206,8 @@ def member(world: World, name: str) -> Steps:
         if world.random.random() < 0.3 and generation != world.generation:
             generation = world.generation
             positions = {one: world.committed.get(one, 0) for one, owner in world.owners.items() if owner == name}
-            places = tuple(RecordLocation(*partition, -1) for partition in positions)
-            world.story.call(OwnedCall("g", name, generation), OK, name, places=places)
+            locations = tuple(RecordLocation(*partition, -1) for partition in positions)
+            world.story.call(OwnedCall("g", name, generation), OK, name, locations=locations)
         for partition, position in list(positions.items()):
             call = world.story.begin(PollCall(f"{name}.{generation}", subscribed=True, committed=True), name)
             yield
@@ -247,9 +247,9 @@ def asker(world: World, name: str) -> Steps:
         world.story.end(call, starts=starts, ends=ends)
         call = world.story.begin(CommittedCall("g"), name)
         yield
-        places = tuple(RecordLocation(*partition, world.committed.get(partition, -1)) for partition in GROUP_PARTITIONS)
+        locations = tuple(RecordLocation(*partition, world.committed.get(partition, -1)) for partition in GROUP_PARTITIONS)
         yield
-        world.story.end(call, places=places)
+        world.story.end(call, locations=locations)
         if world.random.random() < 0.2:
             world.log.starts[short] = world.random.randint(world.log.starts[short], len(world.log.entries[short]))
         yield

@@ -1,7 +1,7 @@
 """I9: owners, generations and committed offsets."""
 
 from chaos.history import CommitCall, CommittedCall
-from tests.unit.chaos.histories import FAILED, OK, UNKNOWN, Story, broken, place, violations
+from tests.unit.chaos.histories import FAILED, OK, UNKNOWN, Story, broken, location, violations
 
 
 def test_members_that_share_the_partitions_of_a_generation_are_well() -> None:
@@ -37,7 +37,7 @@ def test_a_commit_of_an_old_generation_must_be_refused() -> None:
 
 def test_a_commit_that_was_under_way_when_the_generation_changed_is_well() -> None:
     story = Story()
-    commit = story.begin(CommitCall("g", (place("t/0", 5),), generation=1))
+    commit = story.begin(CommitCall("g", (location("t/0", 5),), generation=1))
     story.owned("m2", 2, "t/0", worker="r2")
     story.end(commit)
     assert not violations(story, "fenced-commit")
@@ -95,14 +95,14 @@ def test_a_question_during_a_commit_may_be_answered_either_way() -> None:
         story.commit(5)
         asked = story.begin(CommittedCall("g"))
         story.commit(9)
-        story.end(asked, places=(place("t/0", read),))
+        story.end(asked, locations=(location("t/0", read),))
         assert broken(story) == set()
 
 
 def test_an_offset_that_falls_between_two_reads_is_named() -> None:
     story = Story()
-    first = story.begin(CommitCall("g", (place("t/0", 5),)), worker="w1")
-    second = story.begin(CommitCall("g", (place("t/0", 9),)), worker="w2")
+    first = story.begin(CommitCall("g", (location("t/0", 5),)), worker="w1")
+    second = story.begin(CommitCall("g", (location("t/0", 9),)), worker="w2")
     story.end(first)
     story.end(second)
     reads = (story.committed(9), story.committed(5))
@@ -133,6 +133,6 @@ def test_the_offsets_of_a_transaction_count_as_a_commit() -> None:
     for read, wrong in ((7, False), (5, True)):
         story = Story()
         story.commit(5)
-        story.transaction("a@t/0:0", group="g", offsets=(place("t/0", 7),))
+        story.transaction("a@t/0:0", group="g", offsets=(location("t/0", 7),))
         story.committed(read)
         assert bool(violations(story, "commit-lost")) is wrong

@@ -3,7 +3,7 @@
 import pytest
 
 from chaos.history import BoundsCall, PollCall, SendCall
-from tests.unit.chaos.histories import UNKNOWN, Story, broken, place, records, violations
+from tests.unit.chaos.histories import UNKNOWN, Story, broken, location, records, violations
 
 
 def test_later_sends_of_a_worker_get_higher_offsets() -> None:
@@ -22,10 +22,10 @@ def test_a_later_send_with_a_lower_offset_is_named_with_both_calls() -> None:
 
 def test_sends_that_overlap_may_be_ordered_either_way() -> None:
     story = Story()
-    first = story.begin(SendCall(((place("t/0"), "a"),)))
-    second = story.begin(SendCall(((place("t/0"), "b"),)))
-    story.end(first, places=(place("t/0", 1),))
-    story.end(second, places=(place("t/0", 0),))
+    first = story.begin(SendCall(((location("t/0"), "a"),)))
+    second = story.begin(SendCall(((location("t/0"), "b"),)))
+    story.end(first, locations=(location("t/0", 1),))
+    story.end(second, locations=(location("t/0", 0),))
     assert not violations(story, "nonmonotonic-send")
     assert not violations(story, "stale-end")
 
@@ -33,8 +33,8 @@ def test_sends_that_overlap_may_be_ordered_either_way() -> None:
 def test_within_a_send_later_records_lie_behind() -> None:
     for offsets, wrong in (((0, 1), False), ((1, 0), True)):
         story = Story()
-        asked = tuple((place("t/0"), value) for value in "ab")
-        story.call(SendCall(asked), places=tuple(place("t/0", offset) for offset in offsets))
+        asked = tuple((location("t/0"), value) for value in "ab")
+        story.call(SendCall(asked), locations=tuple(location("t/0", offset) for offset in offsets))
         assert bool(violations(story, "int-nonmonotonic-send")) is wrong
 
 
@@ -73,7 +73,7 @@ def test_a_question_that_was_under_way_may_miss_what_was_acked_meanwhile() -> No
     story = Story()
     asked = story.begin(BoundsCall(("t",)))
     story.send("a", at=0)
-    story.end(asked, ends=(place("t/0", 0),))
+    story.end(asked, ends=(location("t/0", 0),))
     assert not violations(story, "stale-end")
 
 
@@ -123,7 +123,7 @@ def test_what_only_readers_of_open_transactions_saw_is_no_skip() -> None:
 def test_a_session_is_held_to_where_it_said_it_begins() -> None:
     story = Story()
     story.send("a b", at=0)
-    story.poll("b@1", begins=(place("t/0", 0),))
+    story.poll("b@1", begins=(location("t/0", 0),))
     assert violations(story, "poll-skip")
 
 
@@ -178,7 +178,7 @@ def test_a_reader_below_the_start_that_is_told_is_well() -> None:
     story.declare("t", kept=False)
     story.send("a b c", at=0)
     story.poll("a@0", session="s1")
-    story.call(PollCall("s1"), worker="r1", out_of_range=(place("t/0", 1),))
+    story.call(PollCall("s1"), worker="r1", out_of_range=(location("t/0", 1),))
     story.poll("c@2", session="s2")
     story.final("c@2")
     story.bounds(2, 3)
@@ -222,6 +222,6 @@ def test_nothing_leaves_a_topic_without_retention() -> None:
 def test_a_refused_offset_of_a_topic_without_retention_is_named_and_excuses_nothing() -> None:
     story = Story()
     story.send("a b", at=0)
-    story.call(PollCall("s"), worker="r1", out_of_range=(place("t/0", 2),))
+    story.call(PollCall("s"), worker="r1", out_of_range=(location("t/0", 2),))
     story.final("a@0")
     assert broken(story) == {"kept-record-gone", "unseen"}

@@ -2,7 +2,7 @@
 
 from chaos.checker.transactions import find_cycles
 from chaos.history import SendCall
-from tests.unit.chaos.histories import UNKNOWN, Story, broken, place, violations
+from tests.unit.chaos.histories import UNKNOWN, Story, broken, location, violations
 
 
 def test_a_transaction_of_which_all_is_seen_or_nothing_is_well() -> None:
@@ -43,7 +43,7 @@ def test_a_part_that_has_left_by_retention_is_not_missing() -> None:
 def test_an_atomic_send_is_torn_like_a_transaction() -> None:
     for atomic in (True, False):
         story = Story()
-        story.call(SendCall(((place("t/0"), "a"), (place("u/0"), "b")), atomic=atomic), UNKNOWN)
+        story.call(SendCall(((location("t/0"), "a"), (location("u/0"), "b")), atomic=atomic), UNKNOWN)
         story.final("a@t/0:0")
         assert bool(violations(story, "torn-transaction")) is atomic
 
@@ -51,7 +51,7 @@ def test_an_atomic_send_is_torn_like_a_transaction() -> None:
 def test_offsets_without_the_records_of_their_transaction_are_torn() -> None:
     for seen, wrong in (("a@t/0:0", False), ("x@u/0:0", True)):
         story = Story()
-        story.transaction("a@t/0:0", outcome=UNKNOWN, group="g", offsets=(place("t/0", 7),))
+        story.transaction("a@t/0:0", outcome=UNKNOWN, group="g", offsets=(location("t/0", 7),))
         story.committed(7)
         story.final(seen)
         assert bool(violations(story, "torn-offsets")) is wrong
@@ -59,7 +59,7 @@ def test_offsets_without_the_records_of_their_transaction_are_torn() -> None:
 
 def test_offsets_that_a_plain_commit_explains_are_not_torn() -> None:
     story = Story()
-    story.transaction("a@t/0:0", outcome=UNKNOWN, group="g", offsets=(place("t/0", 7),))
+    story.transaction("a@t/0:0", outcome=UNKNOWN, group="g", offsets=(location("t/0", 7),))
     story.commit(7)
     story.committed(7)
     story.final("")
