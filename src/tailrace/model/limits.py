@@ -1,4 +1,4 @@
-"""Every bound of the system, in one place. What is over a bound is refused with an error that names it."""
+"""Every limit of the system, in one place. A request that exceeds one is rejected with an error that names it."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ MIB = 1024 * KIB
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Defaults follow the documents that the product unites; each can be set in the configuration file under `[limits]`."""
+    """Each limit can be set in the configuration file under `[limits]`."""
 
     topic_segments: int = 16
     """Parts of a topic's name between dots."""
@@ -19,9 +19,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     payload_bytes: int = MIB
     """Bytes of one record's value."""
     payload_inline_bytes: int = 100 * KIB
-    """Bytes of a value above which it is kept beside the log, once for each content. Values of Kafka producers never are."""
+    """Bytes above which a value is kept beside the log, once for each content. Values of Kafka producers never are."""
     pending_payload_bytes: int = 64 * MIB
-    """Bytes of such values that wait to be written."""
+    """Bytes of values beside the log that wait to be written."""
     key_bytes: int = 64 * KIB
     """Bytes of one record's key."""
     headers: int = 32
@@ -29,15 +29,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     header_bytes: int = 4 * KIB
     """Bytes of one header's value."""
     batch_bytes: int = MIB + 64 * KIB
-    """Bytes of one record batch as stored, on topics that say nothing else. They may say up to `largest_batch_bytes`."""
+    """Bytes of one stored record batch, unless the topic sets `max_message_bytes`, which is at most `largest_batch_bytes`."""
     batch_records: int = 1_000_000
-    """Records of one batch, as many as librdkafka can be told to send."""
+    """Records of one batch: as many as librdkafka can be set to send."""
     dedup_batch_records: int = 50_000
-    """Records of one batch on a topic that finds duplicates: there each is looked at."""
+    """Records of one batch on a topic with deduplication, where each record is checked."""
     decompressed_batch_bytes: int = 16 * MIB
-    """Bytes of one record batch without its compression."""
+    """Bytes of one decompressed record batch."""
     check_threads: int = 2
-    """Threads that decompress batches of producers and look at their records."""
+    """Threads that decompress and check the batches of producers."""
     publish_records: int = 10_000
     """Records in one atomic publish."""
     frame_bytes: int = 64 * MIB
@@ -46,20 +46,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     group_members: int = 100
     group_name_length: int = 255
     group_state_bytes: int = 4 * MIB
-    """What the members of one group say and are assigned."""
+    """Bytes of the metadata and assignments of the members of one group."""
     groups_state_bytes: int = 256 * MIB
-    """The same for all groups together."""
+    """Bytes of the metadata and assignments of all groups together."""
     rebalance_timeout_ms: int = 3_600_000
-    """How long a rebalance waits for a member; members that ask for more get this."""
+    """How long a rebalance waits for a member. Members that ask for more get this."""
     offset_metadata_bytes: int = 4 * KIB
     producers_per_partition: int = 10_000
-    """Idempotent producers remembered for one partition; beyond it the longest silent are forgotten early."""
+    """Idempotent producers that are remembered for one partition. Above it the longest idle are forgotten early."""
     producer_idle_seconds: int = 7 * 24 * 3600
-    """How long a silent producer is remembered."""
+    """How long an idle producer is remembered."""
     publishers: int = 1_000
-    """Publishers that number their publishes and are remembered; beyond it the longest silent are forgotten early."""
+    """Publishers with numbered publishes that are remembered. Above it the longest idle are forgotten early."""
     publisher_idle_seconds: int = 24 * 3600
-    """How long a silent one is remembered."""
+    """How long an idle publisher is remembered."""
     publisher_name_length: int = 255
     """Bytes of a publisher's name."""
     transactional_ids: int = 10_000
@@ -72,45 +72,45 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     transaction_partitions: int = 1_000
     """Partitions and offsets of one transaction together."""
     transaction_timeout_ms: int = 900_000
-    """The longest time-out that a transaction can have."""
+    """The longest time-out of a transaction."""
     routes: int = 1_000
     """Routes of all tables together."""
     routes_per_table: int = 100
     routes_per_topic: int = 100
     dropped_routes: int = 10_000
-    """Dropped routes that are still known; beyond it the oldest are forgotten. The topic of routes keeps them all."""
+    """Dropped routes that are remembered. Above it the oldest are forgotten. The topic of routes keeps them all."""
     route_expressions: int = 1_000
     """Operators, columns and constants in the condition and the partition expressions of one route."""
     route_sql_bytes: int = 256 * KIB
-    """Bytes of the SQL that these are compiled to."""
+    """Bytes of the SQL that one route is compiled to."""
     explained_changes: int = 1_000
-    """Changes that a dry run of a route looks at, the newest ones."""
+    """Changes that a dry run of a route reads, the newest ones."""
     explained_bytes: int = 64 * MIB
-    """Bytes of these changes; the oldest beyond it are left out."""
+    """Bytes of the changes that a dry run reads. The oldest above it are left out."""
     message_id_bytes: int = 255
     """Bytes of a message id."""
     timestamp_ahead_ms: int = 3_600_000
-    """How far in the future a record's timestamp may lie."""
+    """How far in the future a record's timestamp may be."""
     dedup_entries: int = 1_000_000
-    """Remembered ids of one topic; beyond it the oldest are forgotten early, and counted."""
+    """Ids that are remembered for the deduplication of one topic. Above it the oldest are forgotten early, and counted."""
     dedup_window_seconds: int = 7 * 24 * 3600
-    """The longest window that a topic can have for finding duplicates."""
+    """The longest deduplication window of a topic."""
     pending_commits: int = 100_000
     """Commits that wait for their sync."""
     pending_bytes: int = 64 * MIB
     """Bytes of commits that wait for their sync."""
     publish_wait_ms: int = 10_000
-    """How long a publisher waits for room before it is told to come again."""
+    """How long a publish waits for space before it fails with a retriable error."""
     waiting_publishes: int = 10_000
-    """Publishes that wait for room at the same time."""
+    """Publishes that wait for space at the same time."""
     waiting_publish_bytes: int = 64 * MIB
-    """Bytes of publishes that wait for room."""
+    """Bytes of publishes that wait for space."""
     answer_bytes: int = 8 * MIB
-    """Decoded bytes of one answer to a reader. One record is always in it, however large, and it says that there is more."""
+    """Decoded bytes of one answer to a reader. It holds at least one record, however large, and says if there are more."""
     answers_bytes: int = 96 * MIB
-    """The same for all answers together, from before they are decoded until they are sent or dropped; others wait."""
+    """Decoded bytes of all answers together, from before they are decoded until they are sent or dropped. Others wait."""
     answer_wait_ms: int = 10_000
-    """How long a reader waits for its part of that before it is told to come again."""
+    """How long a reader waits for its share of `answers_bytes` before it gets a retriable error."""
     fetch_bytes: int = 8 * MIB
     fetch_wait_ms: int = 30_000
     fetch_waiters: int = 10_000
@@ -118,37 +118,37 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     group_commit_bytes: int = 8 * MIB
     """Bytes written before one sync."""
     tail_cache_bytes: int = 64 * MIB
-    """Newest record bytes kept in memory for readers at the tail, for 5 to 10 seconds."""
+    """Bytes of the newest records that are kept in memory for 5 to 10 seconds, for readers at the end of the log."""
     open_segments: int = 128
-    """Segment files held open for reading."""
+    """Segment files that are kept open for reading."""
     read_threads: int = 2
-    """Threads that read from disk for readers far behind."""
+    """Threads that read from disk."""
     queued_reads: int = 1_000
-    """Reads that wait for one of these threads."""
+    """Reads that wait for one of the `read_threads`."""
     read_records: int = 10_000
-    """Decoded records handed out by one read."""
+    """Decoded records that one read returns."""
     subscribers: int = 2_000
     """Subscriptions to patterns at the same time."""
     subscription_tail_bytes: int = 16 * MIB
-    """Memory for the newest records, kept for all subscribers together; those who are further behind read the log."""
+    """Memory for the newest records, shared by all subscribers. Subscribers further behind read the log."""
     subscription_ahead_bytes: int = 16 * MIB
-    """Memory for what subscribers far behind have read and not been sent yet, of all of them together."""
+    """Memory for records that subscribers further behind have read ahead, of all of them together."""
     subscriber_stall_seconds: int = 30
-    """How long a subscriber may take nothing of what it is sent before it is cut off."""
+    """How long a subscriber may read nothing of what it is sent before it is disconnected."""
     subscriber_silence_seconds: int = 15
-    """How long a subscriber hears nothing before it gets a sign of life."""
+    """How long nothing is sent to a subscriber before it gets a keep-alive."""
     queue_groups: int = 1_000
-    """Groups of consumers that share records."""
+    """Queues: groups of consumers that share records."""
     queue_shares: int = 5_000
-    """Partitions of all these groups together."""
+    """Partitions of all queues together."""
     queue_in_flight: int = 2_000
-    """Records of one partition that one such group has handed out and that are not done."""
+    """Records of one partition that one queue has delivered and that are not done."""
     queue_group_in_flight: int = 50_000
-    """The same over all partitions that one such group takes from."""
+    """Records that one queue has delivered in all partitions and that are not done."""
     queues_in_flight: int = 500_000
-    """The same over all such groups."""
+    """Records that all queues have delivered and that are not done."""
     queue_receipts: int = 1_000_000
-    """Deliveries of which it is remembered what became of them, so that a receipt that is sent again is answered the same."""
+    """Deliveries whose outcome is remembered, so that a receipt that is sent again gets the same answer."""
     queue_batch: int = 1_000
     """Records of one receive, and receipts of one request."""
     queue_waiters: int = 10_000
@@ -158,79 +158,78 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     queue_deliveries: int = 100
     """The largest `max_deliveries`."""
     redriven_ranges: int = 10_000
-    """Gaps that a partition of dead letters may have between those that were put back."""
+    """Ranges of redriven offsets in one partition of dead letters."""
     min_free_bytes: int = 64 * MIB
-    """Free disk below which nothing new is taken."""
+    """Free disk space below which nothing new is accepted."""
     request_bytes: int = 16 * MIB
     """Bytes of one HTTP body or Kafka request."""
     request_head_bytes: int = 64 * KIB
-    """Bytes of an HTTP request before its body: its address and its headers."""
+    """Bytes of an HTTP request before its body: its target and its headers."""
     connections: int = 4_000
-    """Connections that one listener serves at the same time; fewer where the system allows too few open files."""
+    """Connections that one listener serves at the same time. Fewer if the system allows too few open files."""
     connections_per_address: int = 800
-    """Kafka connections from one address, so that one machine can't take all."""
+    """Kafka connections from one address, so that one machine can't take all of them."""
     new_connections_per_second: int = 100
-    """Kafka connections that one address may open in a second, beyond `connections_per_address` at a stroke."""
+    """Kafka connections that one address may open in a second, after a burst of `connections_per_address`."""
     pipelined_requests: int = 64
-    """Requests of one Kafka connection that are answered or wait for it; beyond it nothing is read from the client."""
+    """Requests of one Kafka connection that are in progress or wait. Above it nothing is read from the client."""
     pipelined_bytes: int = 32 * MIB
-    """Bytes of these requests."""
+    """Bytes of the pipelined requests of one Kafka connection."""
     held_request_bytes: int = 256 * MIB
-    """Bytes of the requests of all Kafka connections together; beyond it new ones wait in the network."""
+    """Bytes of the requests of all Kafka connections together. Above it new requests are not read."""
     request_items: int = 50_000
-    """Elements of all arrays of one Kafka request, batches of records not counted."""
+    """Elements of all arrays of one Kafka request, without batches of records."""
     request_seconds: int = 30
-    """How long a client may take to send one Kafka request, and to begin with the first."""
+    """How long a client may take to send one Kafka request, and to begin the first one."""
     unsent_bytes: int = MIB
-    """Bytes of answers that a Kafka client has not taken; beyond it nothing more is done for it."""
+    """Bytes of answers that a Kafka client has not read. Above it no more of its requests are processed."""
     unsent_seconds: int = 30
-    """How long it may leave so many before its connection is closed; and an HTTP client all of what it was sent."""
+    """How long a Kafka client may leave `unsent_bytes`, or an HTTP client its answer, unread before it is disconnected."""
     fetch_sessions: int = 1_000
-    """Fetch sessions of Kafka consumers; beyond it consumers name all their partitions in every request."""
+    """Fetch sessions of Kafka consumers. Above it consumers name all their partitions in every request."""
     fetch_session_partitions: int = 100_000
-    """Partitions of all these sessions together."""
+    """Partitions of all fetch sessions together."""
     pipelines: int = 1_000
     pipeline_name_length: int = 200
     """Bytes of a pipeline's name."""
     pipeline_marks: int = 10_000
     """Sources of one pipeline."""
     writers: int = 10_000
-    """Spark jobs and queries that wrote to topics and are remembered; beyond it the longest silent are forgotten early."""
+    """Spark jobs and queries with writes to topics that are remembered. Above it the longest idle are forgotten early."""
     writer_seconds: int = 30 * 24 * 3600
-    """How long a silent one is remembered, and a batch that it repeats found to be there already."""
+    """How long an idle job or query is remembered, so that a batch that it repeats is not written again."""
     staged_writes: int = 4
-    """Batches of such jobs and queries that are published at the same time; others wait for their turn."""
+    """Batches of Spark jobs and queries that are published at the same time. Others wait."""
     pipeline_lease_seconds: int = 10
-    """How long a pipeline may be silent before another one may run in its place."""
+    """How long a pipeline may be silent before another process may take it over."""
     staged_bytes: int = 8 * 1024 * MIB
     """Bytes that pipelines have staged and not published."""
     staged_seconds: int = 3600
-    """How long they are kept for that."""
+    """How long staged bytes are kept."""
     table_columns: int = 500
     """Columns of one table."""
     change_bytes: int = 4 * MIB
     """Bytes of one change of a table as an event, with the row before and after."""
     snapshot_rows: int = 1_000
-    """Rows that a snapshot or a checkpoint of a table tells at a time; writers to tables wait for a snapshot's."""
+    """Rows that a snapshot or a checkpoint of a table reads at a time. Writes to tables wait for those of a snapshot."""
     snapshot_bytes: int = MIB
-    """Bytes of these rows; the last of them may go beyond."""
+    """Bytes of these rows. The last row may exceed it."""
     table_checkpoint_seconds: int = 24 * 3600
-    """How long changes that retention would take wait for a checkpoint of a table that is larger than they are."""
+    """How long changes that retention would delete wait for a checkpoint of a table that is larger than they are."""
     queued_writes: int = 10_000
     """Requests that wait to write to tables."""
     queued_write_bytes: int = 128 * MIB
-    """Bytes of their statements and parameters."""
+    """Bytes of the statements and parameters of these requests."""
     write_turn_ms: int = 500
-    """How long a transaction may go on writing to tables while others wait; it is interrupted then, and refused at the third
-    time."""
+    """How long a transaction may write to tables while others wait. Then it is interrupted, and rejected the third time."""
     query_seconds: int = 30
-    """How long one statement of SQL may run; for an answer in parts, from one part to the next."""
+    """How long one SQL statement may run. For a streamed answer, the time from one part to the next."""
     query_rows: int = 100_000
-    """Rows that one query answers in JSON; more are cut off, and that is told."""
+    """Rows of one query's answer in JSON. Further rows are left out, and the answer says so."""
     streamed_answers: int = 4
-    """Answers as Arrow, CSV or JSON by lines that are made at the same time, from tables, and as many from topics."""
+    """Streamed answers (Arrow, CSV, JSON lines) at the same time, from tables, and as many from topics."""
     streamed_seconds: int = 3600
-    """How long such an answer may take in all, with the time that its client needs to take it."""
+    """How long a streamed answer may take in all, with the time that its client needs to read it."""
     query_bytes: int = 256 * MIB
     """Memory that one query may take."""
     query_answer_bytes: int = 48 * MIB
@@ -238,29 +237,29 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     joined_rows: int = 1_000_000
     """Rows of one table that a query may join with topics."""
     query_threads: int = 2
-    """Queries that run at the same time: so many short ones of tables, as many long ones, and as many of topics."""
+    """Queries that run at the same time: this many short ones of tables, as many long ones, and as many of topics."""
     queued_queries: int = 1_000
-    """Queries that wait for one of these threads."""
+    """Queries that wait for one of the `query_threads`."""
     known_time_runs: int = 100_000
-    """Runs of batches, of all topics, whose oldest time a query has found before the survey did."""
+    """Runs of batches, of all topics, whose oldest timestamp a query found before the survey did."""
     statement_bytes: int = 128 * KIB
     """Bytes of the SQL text of one request. The rows of an INSERT of plain values are not counted."""
     statement_nodes: int = 1_000
-    """Names, constants and operators of a statement that is not about tables alone. Others have as many as fit into a text."""
+    """Names, constants and operators of a statement that uses more than tables. Others may have as many as fit into a text."""
     parse_seconds: int = 5
-    """Seconds of a processor's time that it may take to parse a long SQL text."""
+    """Processor seconds that it may take to parse a long SQL text."""
     queued_texts: int = 100
     """Long SQL texts that wait to be parsed."""
     statements: int = 1_000
     """Statements of one SQL text."""
     parsed_texts: int = 1_000
-    """SQL texts that are remembered with what they mean, each of up to 4 KiB."""
+    """Parsed SQL texts that are cached, each of up to 4 KiB."""
     idle_connection_seconds: int = 600
     """How long a Kafka connection may be silent."""
 
     @property
     def largest_batch_bytes(self) -> int:
-        """What a topic may take as one batch: more than that fits into no request or commit."""
+        """The largest `max_message_bytes` of a topic. A larger batch does not fit into a request or commit."""
         return min(self.request_bytes, self.frame_bytes)
 
 

@@ -17,7 +17,7 @@ from tailrace.model.errors import CorruptBatchError
 from tailrace.pipeline.plan import RAW, CellSlots
 from tailrace.wire.decoding_kernels import load_decoding_kernels
 from tailrace.wire.fast_arrow_decoding import binary_array
-from tailrace.wire.kernel_compiler import READ_BYTES, compiled
+from tailrace.wire.kernel_compiler import READONLY_BYTES, compiled
 
 Longs = npt.NDArray[np.int64]
 
@@ -69,7 +69,7 @@ def bare_strings(data: npt.NDArray[np.uint8], places: Longs, sizes: Longs) -> np
     return escaped
 
 
-@compiled(int64(READ_BYTES, int64, int64))
+@compiled(int64(READONLY_BYTES, int64, int64))
 def _string_end(data, at, stop):
     """Behind the closing quote of the string that begins here; `stop` if there is none."""
     at += 1
@@ -78,7 +78,7 @@ def _string_end(data, at, stop):
     return min(at + 1, stop)
 
 
-@compiled(int64(READ_BYTES, int64, int64))
+@compiled(int64(READONLY_BYTES, int64, int64))
 def _value_end(data, at, stop):
     """Behind the value that begins here."""
     if data[at] == _QUOTE:
@@ -101,7 +101,7 @@ def _value_end(data, at, stop):
     return stop
 
 
-@compiled(boolean(READ_BYTES, int64, int64, READ_BYTES, int64, int64))
+@compiled(boolean(READONLY_BYTES, int64, int64, READONLY_BYTES, int64, int64))
 def _same(data, at, stop, names, first, last):
     if stop - at != last - first:
         return False
@@ -111,7 +111,7 @@ def _same(data, at, stop, names, first, last):
     return True
 
 
-@compiled(int64(READ_BYTES, int64[::1], READ_BYTES, int64[::1], int64[:, ::1], int64[:, ::1]))
+@compiled(int64(READONLY_BYTES, int64[::1], READONLY_BYTES, int64[::1], int64[:, ::1], int64[:, ::1]))
 def _find(data, ends, names, name_ends, places, sizes):
     """Find the cells in every row. Returns the first row that is none, or -1. Rows without a byte have no cells."""
     wanted = len(name_ends) - 1
@@ -146,7 +146,7 @@ def _find(data, ends, names, name_ends, places, sizes):
     return -1
 
 
-@compiled(int64(READ_BYTES, int64[::1], int64[::1], int64[::1]))
+@compiled(int64(READONLY_BYTES, int64[::1], int64[::1], int64[::1]))
 def _longs(data, places, sizes, found):
     """Read whole numbers. Returns the first cell that is none, or -1."""
     for row in range(len(places)):
@@ -176,7 +176,7 @@ def _longs(data, places, sizes, found):
     return -1
 
 
-@compiled(int64(READ_BYTES, int64[::1], int64[::1], boolean[::1]))
+@compiled(int64(READONLY_BYTES, int64[::1], int64[::1], boolean[::1]))
 def _bare(data, places, sizes, escaped):
     for row in range(len(places)):
         escaped[row] = False

@@ -30,6 +30,7 @@ from tailrace.wire.compression import decompress
 from tailrace.wire.records import decode_batch
 
 Int64Array = npt.NDArray[np.int64]
+Uint8Array = npt.NDArray[np.uint8]
 
 HEADER_LIST = pa.list_(pa.struct([pa.field("name", pa.string(), nullable=False), pa.field("value", pa.binary())]))
 

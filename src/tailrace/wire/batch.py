@@ -12,6 +12,8 @@ from crc32c import crc32c
 
 from tailrace.model.commit import Buffer
 from tailrace.model.errors import CorruptBatchError, InvalidRecordsError, UnsupportedBatchError
+from tailrace.model.group import NO_LEADER_EPOCH
+from tailrace.model.transaction import NO_EPOCH
 
 HEADER_BYTES = 61
 """Bytes before the first record."""
@@ -30,7 +32,6 @@ CONTROL_MASK = 0x20
 REFERENCE_MASK = 0x4000
 """Set in the log only, not in Kafka's format: the batch refers to a payload. See `wire/payload_references.py`."""
 NO_PRODUCER = -1
-NO_EPOCH = -1
 NO_SEQUENCE = -1
 LEADER_EPOCH = 0
 
@@ -169,7 +170,9 @@ def write_header(
         base_sequence,
         records,
     )
-    _UNCHECKED.pack_into(batch, 0, 0, len(batch) - LENGTH_FROM, NO_EPOCH, MAGIC, crc32c(memoryview(batch)[CHECKED_FROM:]))
+    _UNCHECKED.pack_into(
+        batch, 0, 0, len(batch) - LENGTH_FROM, NO_LEADER_EPOCH, MAGIC, crc32c(memoryview(batch)[CHECKED_FROM:])
+    )
 
 
 def with_base_offset(batch: Buffer, offset: int) -> Buffer:

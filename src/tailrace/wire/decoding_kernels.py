@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import boolean, int32, int64, types, uint8
 
-from tailrace.wire.kernel_compiler import READ_BYTES, WRITTEN_BYTES, compiled
+from tailrace.wire.kernel_compiler import READONLY_BYTES, WRITABLE_BYTES, compiled
 
 _LEAST_BODY = 6
 _BAD = -1
@@ -27,8 +27,8 @@ _ESCAPES = np.zeros(32, np.uint8)
 _ESCAPES[[8, 9, 10, 12, 13]] = list(b"btnfr")
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
-_bytes = READ_BYTES
-_out = WRITTEN_BYTES
+_bytes = READONLY_BYTES
+_out = WRITABLE_BYTES
 _longs = int64[::1]
 
 

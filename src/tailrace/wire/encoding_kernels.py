@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 from numba import int32, int64, types, uint32, void
 
-from tailrace.wire.kernel_compiler import READ_BYTES, WRITTEN_BYTES, compiled
+from tailrace.wire.kernel_compiler import READONLY_BYTES, WRITABLE_BYTES, compiled
 
-_bytes = READ_BYTES
-_out = WRITTEN_BYTES
+_bytes = READONLY_BYTES
+_out = WRITABLE_BYTES
 _longs = int64[::1]
 
 
@@ -175,7 +175,7 @@ def load_fast_partitioner() -> PartitionsOf:
     return partitions_of
 
 
-@compiled(void(READ_BYTES, int64[::1], int64, int32[::1]))
+@compiled(void(READONLY_BYTES, int64[::1], int64, int32[::1]))
 def _choose(data, ends, partitions, found):
     multiplier = uint32(0x5BD1E995)
     for row in range(len(found)):

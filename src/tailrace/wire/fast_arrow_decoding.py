@@ -13,11 +13,17 @@ import pyarrow as pa
 
 from tailrace.model.errors import LimitExceededError
 from tailrace.model.limits import Limits
-from tailrace.wire.arrow_decoding import HEADER_LIST, RECORD_COLUMNS, BatchChunk, Int64Array, RecordFields, plain_fields
+from tailrace.wire.arrow_decoding import (
+    HEADER_LIST,
+    RECORD_COLUMNS,
+    BatchChunk,
+    Int64Array,
+    RecordFields,
+    Uint8Array,
+    plain_fields,
+)
 from tailrace.wire.batch import TIMESTAMP_TYPE_MASK
 from tailrace.wire.decoding_kernels import DecodingKernels, load_decoding_kernels
-
-Uint8Array = npt.NDArray[np.uint8]
 
 _MOST_BYTES = (1 << 31) - 1
 

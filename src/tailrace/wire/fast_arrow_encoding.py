@@ -10,16 +10,13 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.model.commit import Buffer
 from tailrace.model.limits import MIB
+from tailrace.wire.arrow_decoding import Int64Array, Uint8Array
 from tailrace.wire.batch import HEADER_BYTES, write_header
 from tailrace.wire.compression import Compression, compress
-
-Int64Array = npt.NDArray[np.int64]
-Uint8Array = npt.NDArray[np.uint8]
 
 _NOTHING: Uint8Array = np.zeros(0, np.uint8)
 _NO_SPANS: Int64Array = np.zeros(0, np.int64)

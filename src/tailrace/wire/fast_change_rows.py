@@ -17,7 +17,7 @@ from numba import int64
 from tailrace.model.errors import CorruptBatchError
 from tailrace.wire.decoding_kernels import load_decoding_kernels
 from tailrace.wire.fast_arrow_decoding import binary_array
-from tailrace.wire.kernel_compiler import READ_BYTES, compiled
+from tailrace.wire.kernel_compiler import READONLY_BYTES, compiled
 
 _QUOTE, _BACKSLASH, _COLON, _COMMA = 34, 92, 58, 44
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_LIST, _CLOSE_LIST = 123, 125, 91, 93
@@ -52,7 +52,7 @@ def load_row_images() -> Callable[[pa.Array], RowImages]:
     return row_images
 
 
-@compiled(int64(READ_BYTES, int64, int64, int64))
+@compiled(int64(READONLY_BYTES, int64, int64, int64))
 def _back_over(data, at, name, second):
     """Return where a member `,"..":` with this name of two letters begins if it ends at `at`, else -1."""
     first = at - 6
@@ -68,7 +68,7 @@ def _back_over(data, at, name, second):
     return -1
 
 
-@compiled(int64(READ_BYTES, int64, int64))
+@compiled(int64(READONLY_BYTES, int64, int64))
 def _row_end(data, first, stop):
     """Return the end of the row that begins at `first` if `,"ts":1,"tx":"2"}` follows it, else -1."""
     least = first + 14
@@ -91,7 +91,7 @@ def _row_end(data, first, stop):
     return at if at > first and data[at - 1] == _CLOSE_OBJECT else -1
 
 
-@compiled(int64(READ_BYTES, int64[::1], int64[::1], int64[::1], int64[::1], int64[::1]))
+@compiled(int64(READONLY_BYTES, int64[::1], int64[::1], int64[::1], int64[::1], int64[::1]))
 def _images(data, ends, old_at, old_size, new_at, new_size):
     """Find the two members in every event. Return the first value that is not an event, or -1."""
     for row in range(len(ends) - 1):

@@ -10,8 +10,8 @@ from typing import Any
 import numba
 from numba import types, uint8
 
-READ_BYTES = types.Array(uint8, 1, "C", readonly=True)
-WRITTEN_BYTES = uint8[::1]
+READONLY_BYTES = types.Array(uint8, 1, "C", readonly=True)
+WRITABLE_BYTES = uint8[::1]
 
 
 def compiled(signature: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -12,9 +12,9 @@ from tailrace.model.errors import CorruptBatchError, LimitExceededError
 from tailrace.model.ids import Cursor, Offset
 from tailrace.model.limits import Limits
 from tailrace.model.record import NO_CURSOR, Headers, Record
+from tailrace.model.transaction import NO_EPOCH
 from tailrace.wire.batch import (
     HEADER_BYTES,
-    NO_EPOCH,
     NO_PRODUCER,
     NO_SEQUENCE,
     TIMESTAMP_TYPE_MASK,
