@@ -1,4 +1,4 @@
-"""Standard clients against a real server: what they send is what they read, whatever the client, codec or call."""
+"""Standard Kafka clients against a real server read what they send, with every client and codec."""
 
 import asyncio
 import time
@@ -64,7 +64,7 @@ def done(futures: dict[Any, Any]) -> list[Any]:
 
 
 def send(server: ServerProcess, topic: str, values: list[bytes], **settings: Any) -> list[tuple[int, int]]:
-    """Partition and offset of each record, in the order of the values."""
+    """Return the partition and offset of each record, in the order of the values."""
     reports: list[Any] = []
     producer = Producer({"bootstrap.servers": server.kafka, **QUIET, **settings})
     for value in values:
@@ -249,7 +249,9 @@ def test_offsets_are_found_by_time_and_records_are_deleted(server: ServerProcess
         assert message.error().code() == KafkaError._AUTO_OFFSET_RESET
 
 
-def test_a_topic_made_anew_under_a_running_reader_is_read_from_its_beginning(server: ServerProcess, admin: AdminClient) -> None:
+def test_a_topic_that_is_created_again_under_a_running_reader_is_read_from_its_beginning(
+    server: ServerProcess, admin: AdminClient
+) -> None:
     done(admin.create_topics([NewTopic("orders", 1, 1)]))
     send(server, "orders", [b"old 1", b"old 2"])
     settings = {"auto.offset.reset": "earliest", "topic.metadata.refresh.interval.ms": 200}
@@ -265,7 +267,7 @@ def test_a_topic_made_anew_under_a_running_reader_is_read_from_its_beginning(ser
         assert seen == [b"new"]
 
 
-def test_topics_are_made_when_they_are_asked_for_unless_that_is_off(tmp_path: Path) -> None:
+def test_topics_are_created_on_demand_unless_that_is_off(tmp_path: Path) -> None:
     config = tmp_path / "tailrace.toml"
     config.write_text("[kafka]\ndefault_partitions = 2\n")
     with ServerProcess(tmp_path / "on", "--config", str(config)) as server:
@@ -323,8 +325,8 @@ def test_aiokafka_sends_and_reads(server: ServerProcess) -> None:
     assert values == [b"%d" % number for number in range(200)]
 
 
-def test_producers_to_a_missing_topic_of_the_servers_own_fail_at_once(server: ServerProcess) -> None:
-    """Not when they have waited as long as they wait for a topic that is about to be made: half a minute or more."""
+def test_producers_to_a_missing_reserved_topic_fail_at_once(server: ServerProcess) -> None:
+    """Not only after the half minute that they wait for a topic that is about to be created."""
     began = time.monotonic()
     reports: list[KafkaError] = []
     producer = Producer({"bootstrap.servers": server.kafka, **QUIET})
@@ -339,7 +341,7 @@ def test_producers_to_a_missing_topic_of_the_servers_own_fail_at_once(server: Se
     assert time.monotonic() - began < 20
 
 
-def test_a_group_that_is_nowhere_begins_anew_over_http_and_one_beyond_the_end_is_told(server: ServerProcess) -> None:
+def test_a_group_without_offsets_starts_over_http_and_one_beyond_the_end_gets_an_error(server: ServerProcess) -> None:
     create(server.url, "orders")
     send(server, "orders", [b"0", b"1"])
     asked = {"topic": "orders", "group_id": "wanderers", "start": "earliest"}

@@ -22,7 +22,7 @@ PARTITIONS = 12
 ALL = set(range(PARTITIONS))
 CLIENTS = ("confluent", "kafka-python")
 SHORT_SESSION_MS = 2_000
-"""The session timeout of members that get lost, short for the others. All other sessions are too long to end in a pause."""
+"""The session timeout of members that are killed: short, so that the others wait little. Other sessions survive a pause."""
 
 
 class Place(NamedTuple):

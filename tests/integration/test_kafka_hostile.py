@@ -34,11 +34,11 @@ MIB = 1024 * 1024
 MESSAGE_TOO_LARGE = 10
 GROWTH_BYTES = 40 * MIB
 WELL_SECONDS = 20
-"""A thousand times as long as it takes, and less than a client waits before it tries again."""
+"""A thousand times what a request takes, and less than a client waits before it retries."""
 
 
 def is_well(server: ServerProcess) -> bool:
-    """A client that behaves is served, and soon."""
+    """Check that a normal client is served within a short time."""
     began = time.monotonic()
     with RawClient(server.kafka) as client:
         assert client.ask(API_VERSIONS_API, ApiVersionsRequest(), 0).error_code == 0
@@ -90,7 +90,7 @@ def test_requests_with_a_flipped_byte_are_answered_or_closed(server: ServerProce
 
 @pytest.mark.parametrize("count", [2**31 - 1, 2**28, 16 * MIB])
 def test_counts_without_content_cost_nothing(server: ServerProcess, count: int) -> None:
-    """A decoder that allocates before it looks would ask for gigabytes here."""
+    """A decoder that allocates before it checks would allocate gigabytes."""
     legacy = frame(METADATA_API, 1, MetadataRequest())[:-4] + struct.pack(">i", count)
     with flat_memory(server):
         for _ in range(20):
@@ -99,7 +99,7 @@ def test_counts_without_content_cost_nothing(server: ServerProcess, count: int) 
                 assert client.is_closed_by_server()
 
 
-def test_announced_giants_that_never_come_hold_no_memory(server: ServerProcess) -> None:
+def test_announced_requests_that_never_arrive_hold_no_memory(server: ServerProcess) -> None:
     held = []
     process = psutil.Process(server.pid)
     assert is_well(server)
@@ -121,7 +121,7 @@ def test_announced_giants_that_never_come_hold_no_memory(server: ServerProcess) 
     ("hello", "words"),
     [(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "an HTTP request"), (b"\x16\x03\x01\x00\xf4\x01", "a TLS handshake")],
 )
-def test_another_protocol_is_closed_with_a_line_that_says_so(server: ServerProcess, hello: bytes, words: str) -> None:
+def test_another_protocol_is_closed_with_a_log_line(server: ServerProcess, hello: bytes, words: str) -> None:
     with RawClient(server.kafka) as client:
         client.socket.sendall(hello)
         assert client.is_closed_by_server()
@@ -144,7 +144,7 @@ def test_a_thousand_idle_connections_harm_nobody(tmp_path: Path) -> None:
                 client.socket.close()
 
 
-def test_one_address_leaves_room_for_others(server: ServerProcess) -> None:
+def test_one_address_leaves_connections_for_others(server: ServerProcess) -> None:
     held = [RawClient(server.kafka) for _ in range(DEFAULT_LIMITS.connections_per_address)]
     with RawClient(server.kafka) as late:
         assert late.is_closed_by_server()
@@ -158,7 +158,7 @@ def test_one_address_leaves_room_for_others(server: ServerProcess) -> None:
 @pytest.mark.parametrize(
     "codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD], ids=lambda codec: codec.name.lower()
 )
-def test_a_bomb_is_refused_where_it_would_go_off(server: ServerProcess, codec: Compression) -> None:
+def test_a_decompression_bomb_is_rejected(server: ServerProcess, codec: Compression) -> None:
     create(server.url, "unique", settings={"dedup": "content", "max_message_bytes": 4 * MIB})
     create(server.url, "plain", settings={"max_message_bytes": 4 * MIB})
     bomb = encode_records([Record(None, bytes(20 * MIB), (), int(time.time() * 1000))], codec=codec)
@@ -185,7 +185,7 @@ def test_a_sender_that_is_too_slow_is_closed(tmp_path: Path) -> None:
 
 
 def _is_over(client: RawClient) -> bool:
-    """Send one byte more, and see whether the server has had enough."""
+    """Send one more byte and return whether the server has closed the connection."""
     try:
         client.socket.sendall(b"\0")
         return client.socket.recv(1) == b""

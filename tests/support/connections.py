@@ -1,4 +1,4 @@
-"""Connections over real sockets to a listener of Kafka's protocol whose handlers do as the test says."""
+"""Connections over real sockets to a Kafka listener whose handlers are controlled by the test."""
 
 import asyncio
 import socket
@@ -93,7 +93,7 @@ class Side:
 
 
 class Handlers:
-    """Heartbeats are answered at once, produces when the test says so, lists of groups after `gate`."""
+    """Answers heartbeats at once, produces when the test settles them, and lists of groups after `gate`."""
 
     def __init__(self) -> None:
         self.waiting: list[asyncio.Future[None]] = []

@@ -31,7 +31,7 @@ _API_VERSIONS = 18
 
 
 def frame(api: Api, version: int, request: KafkaMessage, correlation_id: int = 7) -> bytearray:
-    """A request as it stands on the wire, without its size."""
+    """Encode a request as on the wire, without its size."""
     flexible = api.is_flexible(version)
     out = bytearray(_HEAD.pack(api.key, version, correlation_id, 4) + b"test")
     if flexible:
@@ -45,7 +45,7 @@ def sized(body: bytes | bytearray) -> bytes:
 
 
 def read_response(api: Api, version: int, data: bytes) -> tuple[int, Any]:
-    """Correlation id and response. Nothing may be left over."""
+    """Decode correlation id and response, and check that no bytes are left."""
     source = MessageSource(data, 4)
     flexible = api.is_flexible(version)
     if flexible and api.key != _API_VERSIONS:
@@ -57,7 +57,7 @@ def read_response(api: Api, version: int, data: bytes) -> tuple[int, Any]:
 
 
 async def answer_of(pending: PendingResponse, patience_seconds: float | None = None) -> ResponseParts:
-    """As a connection would get it. Given up when it does not come in time."""
+    """Wait for a response as a connection does. Abandon it if it is not settled in time."""
     settled = asyncio.Event()
     pending.on_settled = lambda _: settled.set()
     if not pending.is_settled:
@@ -72,7 +72,7 @@ async def answer_of(pending: PendingResponse, patience_seconds: float | None = N
 
 
 class Asker(NamedTuple):
-    """Asks the handlers of a broker, bytes in and bytes out, as a connection would."""
+    """Sends requests to the handlers of a broker, bytes in and bytes out, as a connection does."""
 
     broker: Broker
     dispatcher: Dispatcher
@@ -126,7 +126,7 @@ class RawClient:
         return self._exactly(size)
 
     def is_closed_by_server(self) -> bool:
-        """Waits for the end of the connection. Anything else that comes is a failure."""
+        """Wait until the server closes the connection. Fail if it sends anything."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:

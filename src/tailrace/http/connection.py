@@ -18,7 +18,7 @@ EXTENSION = "tailrace.connection"
 REQUEST_NAME = b"tailrace-request"
 """A header that names a request. The response repeats it, so that a client never takes it for the response to another request.
 Not `x-request-id`, which proxies set."""
-CUT = "cut"
+DISCONNECT = "disconnect"
 ABORT = "abort"
 DRAINED = "drained"
 LINGER_SECONDS = 5.0
@@ -59,7 +59,7 @@ class HttpConnection(HttpToolsProtocol):
         super().on_message_begin()
         self._is_in_head = True
         self._unparsed_bytes = 0
-        self.scope["extensions"] = {EXTENSION: {CUT: self.cut, ABORT: self.abort}}
+        self.scope["extensions"] = {EXTENSION: {DISCONNECT: self.disconnect, ABORT: self.abort}}
         self._head_bytes = 0
         if self._deadline is None:
             self._set_deadline()
@@ -102,7 +102,7 @@ class HttpConnection(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         self._refuse(400, "invalid HTTP request")
 
-    def cut(self, last: bytes) -> None:
+    def disconnect(self, last: bytes) -> None:
         """End a chunked response with these bytes and close the connection, whether the client reads them or not."""
         if not self.transport.is_closing():
             self.transport.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last))

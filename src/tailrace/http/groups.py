@@ -103,9 +103,9 @@ class GroupEndpoints(Controller):
     @put("/{group_id:str}/offsets", opt=describe_endpoint(ResetOffsetsBody))
     async def reset(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> ResetOffsetsResponse:
         """Reset the offsets of a group without members, forwards or backwards."""
-        asked = read_body(body, ResetOffsetsBody)
-        placed = await broker.consumers.reset(group_id, asked.topic, asked.partition_id, to_start(asked.start))
-        return ResetOffsetsResponse(broker.topics.get(asked.topic).topic.name, [PartitionReset(*each) for each in placed])
+        parsed = read_body(body, ResetOffsetsBody)
+        placed = await broker.consumers.reset(group_id, parsed.topic, parsed.partition_id, to_start(parsed.start))
+        return ResetOffsetsResponse(broker.topics.get(parsed.topic).topic.name, [PartitionReset(*each) for each in placed])
 
 
 def _sort_key(lag: Lag) -> str:
@@ -122,18 +122,18 @@ class MemberEndpoints(Controller):
         self, group_id: FromPath[str], request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker]
     ) -> JoinResponse:
         """Join a group, or join again in a rebalance. Answered when all members have joined."""
-        asked = read_body(body, JoinBody)
+        parsed = read_body(body, JoinBody)
         joined = await broker.groups.join(
             JoinRequest(
                 group_id,
-                asked.member_id,
-                asked.instance_id,
-                asked.client_id,
+                parsed.member_id,
+                parsed.instance_id,
+                parsed.client_id,
                 f"/{request.client.host}" if request.client else "",
-                asked.session_timeout_ms,
-                asked.rebalance_timeout_ms,
+                parsed.session_timeout_ms,
+                parsed.rebalance_timeout_ms,
                 CONSUMER,
-                tuple(MemberProtocol(protocol.name, protocol.metadata) for protocol in asked.protocols),
+                tuple(MemberProtocol(protocol.name, protocol.metadata) for protocol in parsed.protocols),
             )
         )
         members = [GroupMember(member.member_id, member.metadata) for member in joined.members]
@@ -142,14 +142,14 @@ class MemberEndpoints(Controller):
     @post("/sync", status_code=200, opt=describe_endpoint(SyncBody))
     async def sync(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> SyncResponse:
         """Get the assignment of a member; the leader sends those of all members."""
-        asked = read_body(body, SyncBody)
+        parsed = read_body(body, SyncBody)
         synced = await broker.groups.sync(
             SyncRequest(
                 group_id,
-                MemberIdentity(asked.member_id, asked.generation, asked.instance_id),
+                MemberIdentity(parsed.member_id, parsed.generation, parsed.instance_id),
                 None,
                 None,
-                tuple((share.member_id, share.assignment) for share in asked.assignments),
+                tuple((share.member_id, share.assignment) for share in parsed.assignments),
             )
         )
         return SyncResponse(synced.protocol, synced.assignment)
@@ -157,33 +157,33 @@ class MemberEndpoints(Controller):
     @post("/heartbeat", status_code=204, opt=describe_endpoint(HeartbeatBody))
     async def heartbeat(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
         """Keep a member in its group."""
-        asked = read_body(body, HeartbeatBody)
-        broker.groups.heartbeat(group_id, MemberIdentity(asked.member_id, asked.generation, asked.instance_id))
+        parsed = read_body(body, HeartbeatBody)
+        broker.groups.heartbeat(group_id, MemberIdentity(parsed.member_id, parsed.generation, parsed.instance_id))
 
     @post("/leave", status_code=204, opt=describe_endpoint(LeaveBody))
     async def leave(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
         """Remove a member from its group, which rebalances."""
-        asked = read_body(body, LeaveBody)
-        (refusal,) = broker.groups.leave(group_id, [(asked.member_id, asked.instance_id)])
+        parsed = read_body(body, LeaveBody)
+        (refusal,) = broker.groups.leave(group_id, [(parsed.member_id, parsed.instance_id)])
         if refusal is not None:
             raise refusal
 
     @post("/begin", status_code=200, opt=describe_endpoint(BeginBody))
     async def begin(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> BeginResponse:
         """Return where the group continues in partitions. Without a committed offset, the start is committed first."""
-        asked = read_body(body, BeginBody)
-        member = MemberIdentity(asked.member_id, asked.generation)
-        start = None if asked.start is None else to_start(asked.start)
-        begun = await broker.consumers.begin(group_id, asked.topic, asked.partitions, start, member)
+        parsed = read_body(body, BeginBody)
+        member = MemberIdentity(parsed.member_id, parsed.generation)
+        start = None if parsed.start is None else to_start(parsed.start)
+        begun = await broker.consumers.begin(group_id, parsed.topic, parsed.partitions, start, member)
         return BeginResponse(begun.topic, begun.topic_uuid, [PartitionPosition(*each) for each in begun.positions])
 
     @post("/commit", status_code=204, opt=describe_endpoint(CommitOffsetsBody))
     async def commit(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
         """Commit offsets for a group, all or none."""
-        asked = read_body(body, CommitOffsetsBody)
-        member = MemberIdentity(asked.member_id, asked.generation)
+        parsed = read_body(body, CommitOffsetsBody)
+        member = MemberIdentity(parsed.member_id, parsed.generation)
         commits = [
             OffsetCommit(done.topic, done.partition_id, Offset(done.offset), topic_uuid=done.topic_uuid)
-            for done in asked.offsets
+            for done in parsed.offsets
         ]
         await broker.consumers.commit(group_id, commits, member)

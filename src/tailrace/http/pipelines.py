@@ -48,8 +48,8 @@ class PipelineEndpoints(Controller):
 
     @post("/{name:str}/lease", status_code=200)
     async def lease(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> Lease:
-        asked = read_body(body, TakeLeaseBody)
-        return await broker.pipelines.lease(name, asked.owner, take_over=asked.take_over)
+        parsed = read_body(body, TakeLeaseBody)
+        return await broker.pipelines.lease(name, parsed.owner, take_over=parsed.take_over)
 
     @post("/{name:str}/release", status_code=204)
     async def release(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
@@ -57,8 +57,8 @@ class PipelineEndpoints(Controller):
 
     @post("/{name:str}/pin", status_code=200)
     async def pin(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> MarksResponse:
-        asked = read_body(body, PinBody)
-        return MarksResponse(await broker.pipelines.pin(name, asked.epoch, asked.starts))
+        parsed = read_body(body, PinBody)
+        return MarksResponse(await broker.pipelines.pin(name, parsed.epoch, parsed.starts))
 
     @get("/{name:str}/marks")
     async def marks(self, name: FromPath[str], broker: NamedDependency[Broker]) -> MarksResponse:
@@ -72,8 +72,10 @@ class PipelineEndpoints(Controller):
     @post("/router/sources", status_code=200)
     async def sources(self, body: RawBody, broker: NamedDependency[Broker]) -> list[PendingSourceView]:
         """Return the tables with changes that are not routed yet."""
-        asked = read_body(body, SourcesBody)
-        return [PendingSourceView(*source) for source in await broker.routing.sources(asked.epoch, asked.beyond, asked.wait_ms)]
+        parsed = read_body(body, SourcesBody)
+        return [
+            PendingSourceView(*source) for source in await broker.routing.sources(parsed.epoch, parsed.beyond, parsed.wait_ms)
+        ]
 
     @put("/{name:str}/stages/{stage:str}/{part:int}", status_code=204, opt=describe_endpoint(content_type=_BYTES))
     async def stage(
@@ -83,14 +85,14 @@ class PipelineEndpoints(Controller):
 
     @post("/{name:str}/publish", status_code=200)
     async def publish(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> PublishStagesResponse:
-        asked = read_body(body, PublishStagesBody)
-        return PublishStagesResponse(*await broker.pipelines.publish(name, asked.epoch, _stages(asked)))
+        parsed = read_body(body, PublishStagesBody)
+        return PublishStagesResponse(*await broker.pipelines.publish(name, parsed.epoch, _stages(parsed)))
 
     @post("/{name:str}/write", status_code=200)
     async def write(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> PublishStagesResponse:
-        asked = read_body(body, WriteStagesBody)
-        move = MarkMove(asked.source, None, asked.number)
-        done = await broker.pipelines.write(name, _stages(asked), move, _WAIT_SECONDS)
+        parsed = read_body(body, WriteStagesBody)
+        move = MarkMove(parsed.source, None, parsed.number)
+        done = await broker.pipelines.write(name, _stages(parsed), move, _WAIT_SECONDS)
         return PublishStagesResponse(is_done=False) if done is None else PublishStagesResponse(*done)
 
     @post("/{name:str}/discard", status_code=204)
@@ -99,8 +101,8 @@ class PipelineEndpoints(Controller):
 
     @post("/{name:str}/report", status_code=204)
     async def report(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
-        asked = read_body(body, ReportBody)
-        broker.pipelines.report(name, asked.epoch, asked.report)
+        parsed = read_body(body, ReportBody)
+        broker.pipelines.report(name, parsed.epoch, parsed.report)
 
 
 class BatchEndpoints(Controller):
@@ -112,14 +114,14 @@ class BatchEndpoints(Controller):
 
     @post("/offsets", status_code=200)
     async def offsets(self, body: RawBody, broker: NamedDependency[Broker], limits: NamedDependency[Limits]) -> OffsetsResponse:
-        asked = read_body(body, OffsetsBody)
-        if asked.beyond and asked.wait_ms:
-            await broker.fetcher.await_growth(asked.beyond, asked.wait_ms)
-        start = AtTime(asked.at) if isinstance(asked.at, int) else asked.at
+        parsed = read_body(body, OffsetsBody)
+        if parsed.beyond and parsed.wait_ms:
+            await broker.fetcher.await_growth(parsed.beyond, parsed.wait_ms)
+        start = AtTime(parsed.at) if isinstance(parsed.at, int) else parsed.at
         found = []
-        topics = [broker.topics.get(name).topic for name in asked.topics]
-        if asked.pattern is not None:
-            pattern = parse_pattern(asked.pattern, limits)
+        topics = [broker.topics.get(name).topic for name in parsed.topics]
+        if parsed.pattern is not None:
+            pattern = parse_pattern(parsed.pattern, limits)
             topics += [live.topic for live in broker.topics if pattern.matches(live.topic.name)]
         for topic in topics:
             offsets = [
@@ -133,5 +135,5 @@ class BatchEndpoints(Controller):
         return OffsetsResponse(found, broker.store.end_cursor(), limits.key_bytes, limits.payload_bytes)
 
 
-def _stages(asked: StagesBody) -> list[Stage]:
-    return [Stage(name, parts) for name, parts in asked.stages]
+def _stages(parsed: StagesBody) -> list[Stage]:
+    return [Stage(name, parts) for name, parts in parsed.stages]

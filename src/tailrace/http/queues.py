@@ -60,44 +60,44 @@ class QueueEndpoints(Controller):
         limits: NamedDependency[Limits],
     ) -> ASGIApp:
         """Deliver records to one consumer, each with a receipt. Wait for the first one if there is none yet."""
-        asked = read_body(body, ReceiveBody)
+        parsed = read_body(body, ReceiveBody)
         wanted = ReceiveRequest(
             group=group_id,
-            pattern=asked.pattern,
-            max_records=asked.max,
-            wait_ms=asked.wait_ms,
-            visibility_ms=asked.visibility_ms,
-            order_by_key=asked.order_by_key,
-            owner=asked.consumer,
-            attempt=asked.attempt,
-            is_repeated=asked.is_repeated,
-            max_deliveries=asked.max_deliveries,
-            start=asked.start,
+            pattern=parsed.pattern,
+            max_records=parsed.max,
+            wait_ms=parsed.wait_ms,
+            visibility_ms=parsed.visibility_ms,
+            order_by_key=parsed.order_by_key,
+            owner=parsed.consumer,
+            attempt=parsed.attempt,
+            is_repeated=parsed.is_repeated,
+            max_deliveries=parsed.max_deliveries,
+            start=parsed.start,
         )
-        with broker.answers.answer(skips_corrupt=asked.corrupt_batches == "skip").until_sent() as answer:
+        with broker.answers.answer(skips_corrupt=parsed.corrupt_batches == "skip").until_sent() as answer:
             receiving = broker.queues.receive(wanted, answer)
-            received = await (while_connected(request.receive, receiving) if asked.wait_ms else receiving)
+            received = await (while_connected(request.receive, receiving) if parsed.wait_ms else receiving)
             encoded = await encode_json(broker, answer, lambda: _received(received, answer.corrupt))
             return HeldResponse(encoded, JSON, answer, limits)
 
     @post("/{group_id:str}/ack", status_code=200, opt=describe_endpoint(AckReceiptsBody))
     async def ack(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> ReceiptsResponse:
         """Acknowledge records. Durable when answered."""
-        asked = read_body(body, AckReceiptsBody)
-        return _settled(await broker.queues.acknowledge(group_id, asked.receipts))
+        parsed = read_body(body, AckReceiptsBody)
+        return _settled(await broker.queues.acknowledge(group_id, parsed.receipts))
 
     @post("/{group_id:str}/nack", status_code=200, opt=describe_endpoint(NackReceiptsBody))
     async def nack(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> ReceiptsResponse:
         """Deliver records again after a delay; after `max_deliveries` they become dead letters."""
-        asked = read_body(body, NackReceiptsBody)
-        released = broker.queues.release(group_id, asked.receipts, asked.delay_ms, asked.reason, unseen=asked.unseen)
+        parsed = read_body(body, NackReceiptsBody)
+        released = broker.queues.release(group_id, parsed.receipts, parsed.delay_ms, parsed.reason, unseen=parsed.unseen)
         return _settled(await released)
 
     @post("/{group_id:str}/extend", status_code=200, opt=describe_endpoint(ExtendReceiptsBody))
     async def extend(self, group_id: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> ReceiptsResponse:
         """Extend the visibility timeout of records."""
-        asked = read_body(body, ExtendReceiptsBody)
-        return _settled(await broker.queues.extend(group_id, asked.receipts, asked.visibility_ms))
+        parsed = read_body(body, ExtendReceiptsBody)
+        return _settled(await broker.queues.extend(group_id, parsed.receipts, parsed.visibility_ms))
 
 
 def _received(received: Sequence[Delivery], corrupt: Sequence[CorruptBatch]) -> ReceiveResponse:

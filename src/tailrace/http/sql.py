@@ -65,17 +65,17 @@ async def sql(
     limits: NamedDependency[Limits],
 ) -> ASGIApp:
     """Run one or more statements. They are cancelled when the client disconnects."""
-    asked = read_body(body, SqlBody)
+    parsed = read_body(body, SqlBody)
     encoder = encoder_for(request.headers.get("accept", ""))
-    if encoder is not None and asked.corrupt_batches == "skip":
+    if encoder is not None and parsed.corrupt_batches == "skip":
         raise InvalidRequestError(f"{encoder.media_type} can't report skipped batches; use JSON with corrupt_batches=skip")
-    with broker.answers.answer(skips_corrupt=asked.corrupt_batches == "skip").until_sent() as answer:
+    with broker.answers.answer(skips_corrupt=parsed.corrupt_batches == "skip").until_sent() as answer:
         if encoder is not None:
             # Loaded before the time limit of the query starts.
             await broker.threads.run(encoder.load)
-            stream = await while_connected(request.receive, engine.stream(asked.sql, asked.params, encoder, answer))
+            stream = await while_connected(request.receive, engine.stream(parsed.sql, parsed.params, encoder, answer))
             return _streamed(stream, encoder.media_type, answer, limits)
-        results = await while_connected(request.receive, engine.execute(asked.sql, asked.params, answer))
+        results = await while_connected(request.receive, engine.execute(parsed.sql, parsed.params, answer))
         is_small = answer.used <= INLINE_BYTES and sum(len(result.rows) for result in results) <= _INLINE_ROWS
         encoded = _encoded(results, answer) if is_small else await broker.threads.run(_encoded, results, answer)
         return HeldResponse(encoded, JSON, answer, limits)

@@ -23,7 +23,7 @@ from tailrace.api.consume import CorruptBatchPolicy
 from tailrace.api.messages import CorruptRange
 from tailrace.broker.broker import Broker
 from tailrace.broker.subscriptions.subscriptions import Subscription
-from tailrace.http.connection import CUT, DRAINED, EXTENSION, LINGER_SECONDS
+from tailrace.http.connection import DISCONNECT, DRAINED, EXTENSION, LINGER_SECONDS
 from tailrace.http.disconnect import until_disconnect
 from tailrace.http.messages import to_read_message
 from tailrace.http.openapi import describe_endpoint
@@ -208,7 +208,7 @@ async def _stream_sse(
     event_encoder: EventEncoder,
     limits: Limits,
 ) -> None:
-    cut = _callback_of(scope)
+    disconnect = _callback_of(scope)
     async with until_disconnect(receive):
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         # Many clients do not report the head before they get a part of the body.
@@ -220,7 +220,7 @@ async def _stream_sse(
                 if sent is not Sent.ALL:
                     subscription.cut()
                     # After a part of an event an error would be taken for the rest of the event.
-                    cut(sse_error(_too_slow(limits))) if sent is Sent.NOTHING else abort_connection(scope)
+                    disconnect(sse_error(_too_slow(limits))) if sent is Sent.NOTHING else abort_connection(scope)
                     return
         except TailraceError as error:
             await send({"type": "http.response.body", "body": sse_error(error), "more_body": False})
@@ -229,7 +229,7 @@ async def _stream_sse(
 async def _stream_websocket(
     socket: WebSocket[Any, Any, Any], events: _Events, subscription: Subscription, event_encoder: EventEncoder, limits: Limits
 ) -> None:
-    cut = _callback_of(socket.scope)
+    disconnect = _callback_of(socket.scope)
     drained = _callback_of(socket.scope, DRAINED, _no_wait)
     async with until_disconnect(socket.receive):
         try:
@@ -240,7 +240,7 @@ async def _stream_websocket(
                 # The transport gets the whole message, so its memory is held until the client has read it.
                 if not await send_when_writable(drained, events.held, limits.subscriber_stall_seconds):
                     subscription.cut()
-                    cut(_TRY_AGAIN_LATER, str(_too_slow(limits)))
+                    disconnect(_TRY_AGAIN_LATER, str(_too_slow(limits)))
                     await asyncio.sleep(LINGER_SECONDS)
                     return
         except TailraceError as error:
@@ -253,7 +253,7 @@ async def _no_wait() -> None:
     pass
 
 
-def _callback_of(scope: Scope, name: str = CUT, otherwise: Callable[..., Any] = lambda *_: None) -> Callable[..., Any]:
+def _callback_of(scope: Scope, name: str = DISCONNECT, otherwise: Callable[..., Any] = lambda *_: None) -> Callable[..., Any]:
     """Return a callback of our listener's connection; under another server, one that does nothing."""
     callbacks: Any = (scope.get("extensions") or {}).get(EXTENSION, {})
     return callbacks.get(name, otherwise)  # type: ignore[no-any-return]

@@ -60,8 +60,8 @@ class RouteEndpoints(Controller):
         limits: NamedDependency[Limits],
     ) -> RouteView:
         """Add a route, as ALTER TOPIC ... ADD SOURCE does."""
-        asked = read_body(body, AddRouteBody)
-        text = _statement(asked, limits)
+        parsed = read_body(body, AddRouteBody)
+        text = _statement(parsed, limits)
         _check_one_statement(text, limits)
         (result,) = await engine.execute(text)
         return _route_view(broker, next(route for route in broker.routes if route.since == result.cursor))
@@ -72,15 +72,15 @@ class RouteEndpoints(Controller):
         await broker.routes.drop(topic, source_table)
 
 
-def _statement(asked: AddRouteBody, limits: Limits) -> str:
-    for name in (asked.topic, asked.source_table):
+def _statement(parsed: AddRouteBody, limits: Limits) -> str:
+    for name in (parsed.topic, parsed.source_table):
         check_topic_name(name, limits)
-    text = f"ALTER TOPIC {asked.topic} ADD SOURCE {asked.source_table} ON {', '.join(asked.operations).upper()}"
-    if asked.where is not None:
-        text += f" WHERE ({asked.where}\n)"
-    if asked.partition_by:
-        text += f" PARTITION BY ({', '.join(asked.partition_by)}\n)"
-    return f"{text} WITH (payload = '{asked.payload_mode}', snapshot = {str(asked.snapshot).lower()})"
+    text = f"ALTER TOPIC {parsed.topic} ADD SOURCE {parsed.source_table} ON {', '.join(parsed.operations).upper()}"
+    if parsed.where is not None:
+        text += f" WHERE ({parsed.where}\n)"
+    if parsed.partition_by:
+        text += f" PARTITION BY ({', '.join(parsed.partition_by)}\n)"
+    return f"{text} WITH (payload = '{parsed.payload_mode}', snapshot = {str(parsed.snapshot).lower()})"
 
 
 def _check_one_statement(text: str, limits: Limits) -> None:

@@ -37,8 +37,8 @@ class TopicEndpoints(Controller):
     @post(status_code=200, opt=describe_endpoint(CreateTopicBody))
     async def create(self, body: RawBody, broker: NamedDependency[Broker]) -> Topic:
         """Create a topic, or add partitions to an existing one."""
-        asked = read_body(body, CreateTopicBody)
-        return await broker.topics.create(asked.name, asked.partitions, alias=asked.alias, options=asked.settings)
+        parsed = read_body(body, CreateTopicBody)
+        return await broker.topics.create(parsed.name, parsed.partitions, alias=parsed.alias, options=parsed.settings)
 
     @get("/{name:str}")
     async def one(self, name: FromPath[str], broker: NamedDependency[Broker]) -> Topic:
@@ -48,10 +48,10 @@ class TopicEndpoints(Controller):
     @patch("/{name:str}", opt=describe_endpoint(ChangeTopicBody))
     async def change(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> Topic:
         """Change the settings and the alias of a topic, and add partitions."""
-        asked = read_body(body, ChangeTopicBody)
-        topic = await broker.topics.alter(name, asked.settings, alias=asked.alias)
-        if asked.partitions is not None:
-            topic = await broker.topics.create(topic.name, asked.partitions)
+        parsed = read_body(body, ChangeTopicBody)
+        topic = await broker.topics.alter(name, parsed.settings, alias=parsed.alias)
+        if parsed.partitions is not None:
+            topic = await broker.topics.create(topic.name, parsed.partitions)
         return topic
 
     @delete("/{name:str}")
@@ -96,10 +96,10 @@ class TopicEndpoints(Controller):
         self, request: Request[Any, Any, Any], body: RawBody, broker: NamedDependency[Broker], limits: NamedDependency[Limits]
     ) -> ASGIApp:
         """Read a topic, with or without a group. Wait for the first message if there is none yet."""
-        asked = read_body(body, ConsumeBody)
-        with broker.answers.answer(skips_corrupt=asked.corrupt_batches == "skip").until_sent() as answer:
-            reading = broker.consumers.consume(to_consume_request(asked), answer)
-            consumed = await (while_connected(request.receive, reading) if asked.timeout_ms else reading)
+        parsed = read_body(body, ConsumeBody)
+        with broker.answers.answer(skips_corrupt=parsed.corrupt_batches == "skip").until_sent() as answer:
+            reading = broker.consumers.consume(to_consume_request(parsed), answer)
+            consumed = await (while_connected(request.receive, reading) if parsed.timeout_ms else reading)
             encoded = await encode_json(broker, answer, lambda: to_consume_response(consumed, answer.corrupt))
             return HeldResponse(encoded, JSON, answer, limits)
 

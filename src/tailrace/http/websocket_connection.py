@@ -6,7 +6,7 @@ Apart from `connection.py`, because the libraries of WebSockets are loaded with 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 
-from tailrace.http.connection import CUT, DRAINED, EXTENSION, LINGER_SECONDS, abort_soon
+from tailrace.http.connection import DISCONNECT, DRAINED, EXTENSION, LINGER_SECONDS, abort_soon
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
@@ -15,10 +15,10 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         if not self.close_sent:
             self.scope["extensions"] = {
                 **(self.scope["extensions"] or {}),
-                EXTENSION: {CUT: self.cut, DRAINED: self.writable.wait},
+                EXTENSION: {DISCONNECT: self.disconnect, DRAINED: self.writable.wait},
             }
 
-    def cut(self, code: int, reason: str) -> None:
+    def disconnect(self, code: int, reason: str) -> None:
         """Send the reason, and close when the client has read it, or after `LINGER_SECONDS`.
 
         The connection reads until then: a client that answers a ping on a closed connection would get a reset, and lose the

@@ -1,4 +1,4 @@
-"""Subscribers of a running server, by both protocols, read in the same way."""
+"""Subscribers of a running server over both protocols, with one interface."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ SECONDS = PATIENCE_SECONDS
 
 
 class SseStream:
-    """The events of a response as they come, each with the id that it carried."""
+    """Yield the events of a response as they arrive, each with its id."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.last_id: str | None = None

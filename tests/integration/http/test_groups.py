@@ -1,4 +1,4 @@
-"""Groups over HTTP: consume, ack, look, reset, forget."""
+"""Groups over HTTP: consume, ack, describe, reset and delete."""
 
 from itertools import count
 from typing import Any
@@ -79,9 +79,7 @@ def test_positions_go_on_where_a_read_has_ended(client: httpx.Client, topic: str
 @pytest.mark.parametrize(
     ("upto", "status", "kind"), [(9, 416, "offset-out-of-range"), (0, 409, "offset-regression"), (-1, 400, "invalid-request")]
 )
-def test_an_ack_that_can_not_be_is_refused(
-    client: httpx.Client, topic: str, group: str, upto: int, status: int, kind: str
-) -> None:
+def test_an_invalid_ack_is_rejected(client: httpx.Client, topic: str, group: str, upto: int, status: int, kind: str) -> None:
     send(client, topic, *((0, number) for number in range(3)))
     ack = {"topic": topic, "group_id": group, "upto_offset": 1}
     client.post("/api/topics/ack", json=ack).raise_for_status()
@@ -89,7 +87,7 @@ def test_an_ack_that_can_not_be_is_refused(
     assert (answer.status_code, answer.json()["type"]) == (status, f"urn:tailrace:error:{kind}")
 
 
-def test_a_group_is_shown_with_its_lag_reset_and_forgotten(client: httpx.Client, topic: str, group: str) -> None:
+def test_a_group_is_described_reset_and_deleted(client: httpx.Client, topic: str, group: str) -> None:
     send(client, topic, *((0, number) for number in range(5)), (1, "x"))
     client.post("/api/topics/ack", json={"topic": topic, "group_id": group, "upto_offset": 1}).raise_for_status()
     shown = client.get(f"/api/groups/{group}").json()
@@ -122,7 +120,7 @@ def test_lists_come_in_pages(client: httpx.Client, url: str) -> None:
     assert client.get("/api/topics", params={"limit": 1001}).status_code == 400
 
 
-def test_a_topic_is_changed_looked_at_and_deleted(client: httpx.Client, url: str) -> None:
+def test_a_topic_is_changed_described_and_deleted(client: httpx.Client, url: str) -> None:
     create(url, "changing", partitions=1)
     publish(url, "changing", 1, 2, 3)
     changed = client.patch("/api/topics/changing", json={"alias": "other", "partitions": 2, "settings": {"dedup": "id"}}).json()

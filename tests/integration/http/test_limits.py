@@ -1,4 +1,4 @@
-"""What a client can't do to a server: send for ever, send too much, ask and go away."""
+"""HTTP clients that send endlessly or too much, or disconnect, do no harm."""
 
 import socket
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ def test_a_head_has_a_bound(url: str) -> None:
     assert "request_head_bytes" in answer.json()["detail"]
 
 
-def test_a_header_that_never_ends_is_cut_off(url: str) -> None:
+def test_an_endless_header_is_rejected(url: str) -> None:
     with connected(url) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nx-endless: ")
         with pytest.raises((ConnectionResetError, BrokenPipeError)):
@@ -77,7 +77,7 @@ def test_a_header_that_never_ends_is_cut_off(url: str) -> None:
                 connection.sendall(b"x" * 65_536)
 
 
-def test_a_request_whose_head_is_too_large_is_not_carried_out(url: str) -> None:
+def test_a_request_with_a_too_large_head_is_not_executed(url: str) -> None:
     body = b'{"messages": [{"topic": "t", "value": 1}]}'
     end = end_cursor(url)
     with connected(url) as connection:
@@ -87,7 +87,7 @@ def test_a_request_whose_head_is_too_large_is_not_carried_out(url: str) -> None:
     assert end_cursor(url) == end
 
 
-def test_what_is_no_http_is_answered_with_a_problem(url: str) -> None:
+def test_invalid_http_is_answered_with_a_problem(url: str) -> None:
     with connected(url) as connection:
         connection.sendall(b"\x00\x00\x00\x12what is this\r\n\r\n")
         answer = answer_to(connection)
@@ -95,7 +95,7 @@ def test_what_is_no_http_is_answered_with_a_problem(url: str) -> None:
     assert b"application/problem+json" in answer
 
 
-def test_there_are_only_so_many_connections(url: str) -> None:
+def test_the_number_of_connections_is_bounded(url: str) -> None:
     held = [connected(url) for _ in range(8)]
     try:
         with connected(url) as one_more:
@@ -108,7 +108,7 @@ def test_there_are_only_so_many_connections(url: str) -> None:
     eventually(lambda: httpx.get(f"{url}/health", timeout=SECONDS).status_code == 200, "there is room again", SECONDS)
 
 
-def test_a_long_poll_ends_when_its_client_has_gone(url: str) -> None:
+def test_a_long_poll_ends_when_its_client_disconnects(url: str) -> None:
     body = b'{"topic": "t", "start": "latest", "timeout_ms": 30000}'
     with connected(url) as connection:
         connection.sendall(HEAD % len(body) + body)

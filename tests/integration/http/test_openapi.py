@@ -1,4 +1,4 @@
-"""The OpenAPI document, tried out on a running server by somebody who believes every word of it."""
+"""A running server behaves as its OpenAPI document says."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ SEED = "20260128"
 
 @pytest.mark.timeout(300)
 def test_the_server_does_what_its_document_says(url: str) -> None:
-    """Requests that fit the schemas may still be refused, which can't say all that is wrong; an endless stream is left out."""
+    """A request that fits the schemas may be rejected, because they can't express all rules. Endless streams are skipped."""
     tried = subprocess.run(
         [
             *(sys.executable, "-m", "schemathesis.cli", "run", f"{url}/api/openapi.json", "--no-color"),

@@ -159,7 +159,7 @@ def test_a_record_that_kills_the_server_each_time_ends_among_the_dead_letters(ki
         with httpx.Client(base_url=killable.url, timeout=PATIENCE_SECONDS) as client:
             (got,) = ask(client, "workers/receive", pattern="jobs", max_deliveries=2)["messages"]
             assert got["deliveries"] == expected
-            # The count is written without the consumer waiting for it; this commit is behind it in the log.
+            # The consumer does not wait until the count is written; this commit comes after it in the log.
             publish(client, "jobs", "later")
         killable.kill()
         killable.start()

@@ -1,4 +1,4 @@
-"""Answers of any size: all rows arrive, in little memory, and an answer that is not complete can't be taken for one that is."""
+"""Streamed SQL responses: all rows arrive, in little memory, and an incomplete response is never taken for a complete one."""
 
 import csv
 import io
@@ -78,7 +78,7 @@ def test_json_by_lines_holds_all_rows_however_many(client: httpx.Client, query: 
 
 
 @BOTH
-def test_json_says_that_it_was_cut(client: httpx.Client, query: str) -> None:
+def test_json_says_that_it_is_truncated(client: httpx.Client, query: str) -> None:
     answer = client.post("/api/sql", json={"sql": query}).json()
     assert (len(answer["rows"]), answer["truncated"]) == (100_000, True)
 
@@ -107,13 +107,13 @@ def test_an_answer_without_rows_is_complete(client: httpx.Client, kind: str) -> 
 
 @pytest.mark.parametrize("kind", [ARROW, CSV, LINES])
 @pytest.mark.parametrize("query", ["SELECT nothing FROM side", "SELECT nothing FROM numbers", "SELEKT 1"])
-def test_what_is_wrong_from_the_start_is_an_error_as_ever(client: httpx.Client, kind: str, query: str) -> None:
+def test_an_error_before_the_first_row_is_a_problem(client: httpx.Client, kind: str, query: str) -> None:
     answer = client.post("/api/sql", json={"sql": query}, headers={"accept": kind})
     assert answer.status_code == 400
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_what_is_left_out_must_be_named(client: httpx.Client) -> None:
+def test_skipping_batches_needs_json(client: httpx.Client) -> None:
     body = {"sql": "SELECT 1", "corrupt_batches": "skip"}
     answer = client.post("/api/sql", json=body, headers={"accept": CSV})
     assert (answer.status_code, "text/csv can't report skipped batches" in answer.text) == (400, True)
@@ -140,7 +140,7 @@ FAILING = {
 
 @pytest.mark.parametrize("kind", [ARROW, CSV, LINES])
 @pytest.mark.parametrize("where", FAILING)
-def test_an_answer_that_fails_on_its_way_is_broken_off(client: httpx.Client, where: str, kind: str) -> None:
+def test_a_response_that_fails_in_the_middle_is_aborted(client: httpx.Client, where: str, kind: str) -> None:
     received = 0
     asked = {"sql": FAILING[where]}
     with (
@@ -160,12 +160,12 @@ SLOW = {
 
 
 @pytest.mark.parametrize("where", SLOW)
-def test_a_query_that_takes_too_long_is_refused(client: httpx.Client, where: str) -> None:
+def test_a_query_that_takes_too_long_is_an_error(client: httpx.Client, where: str) -> None:
     answer = client.post("/api/sql", json={"sql": SLOW[where]}, headers={"accept": CSV})
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:tailrace:error:query-limit")
 
 
-def test_a_query_that_takes_too_long_after_some_rows_is_broken_off(client: httpx.Client) -> None:
+def test_a_query_that_takes_too_long_after_some_rows_is_aborted(client: httpx.Client) -> None:
     query = f"SELECT a.id FROM side a, side b UNION ALL {SLOW['tables']}"
     with (
         pytest.raises(httpx.RemoteProtocolError),
@@ -177,7 +177,7 @@ def test_a_query_that_takes_too_long_after_some_rows_is_broken_off(client: httpx
 
 
 @BOTH
-def test_the_time_that_a_client_takes_is_not_the_querys(client: httpx.Client, query: str) -> None:
+def test_the_time_of_the_client_does_not_count_for_the_query(client: httpx.Client, query: str) -> None:
     received = []
     with client.stream("POST", "/api/sql", json={"sql": query + " LIMIT 150000"}, headers={"accept": LINES}) as answer:
         parts = answer.iter_raw()
@@ -188,8 +188,8 @@ def test_the_time_that_a_client_takes_is_not_the_querys(client: httpx.Client, qu
 
 
 @BOTH
-def test_a_client_that_goes_away_frees_what_its_answer_took(client: httpx.Client, query: str) -> None:
-    """One answer is made at a time here, so another one is an answer to whether the first has gone."""
+def test_a_disconnect_releases_the_memory_of_the_response(client: httpx.Client, query: str) -> None:
+    """This server makes one response at a time, so a second one shows that the first has ended."""
     endless = query.replace(" ORDER BY n", "") + f" UNION ALL {query.replace(' ORDER BY n', '')}"
     for _ in range(3):
         with client.stream("POST", "/api/sql", json={"sql": endless}, headers={"accept": CSV}) as answer:

@@ -1,4 +1,4 @@
-"""Subscribers of a running server: what they are sent, how they resume, and how slow ones are cut off."""
+"""Subscribers of a running server: what they get, how they resume, and how slow ones are disconnected."""
 
 import json
 import socket as sockets
@@ -40,7 +40,7 @@ def url(server: ServerProcess) -> str:
 
 @pytest.fixture
 def root() -> str:
-    """The first part of topic names that no other test uses."""
+    """Return a prefix of topic names that no other test uses."""
     return f"root{next(_NUMBERS)}"
 
 
@@ -129,7 +129,7 @@ def test_values_with_line_breaks_arrive_whole(url: str, root: str) -> None:
         assert stream.next()["value"] == {"a": 1, "b": "x\ny"}
 
 
-def test_signs_of_life_move_the_place_to_resume_from(url: str, root: str) -> None:
+def test_keepalives_move_the_cursor_to_resume_from(url: str, root: str) -> None:
     create(url, root)
     create(url, f"{root}other")
     with httpx.stream("GET", f"{url}/api/subscribe", params={"pattern": root}, timeout=SECONDS) as response:
@@ -139,7 +139,7 @@ def test_signs_of_life_move_the_place_to_resume_from(url: str, root: str) -> Non
         assert next(line for line in lines if line == f"id: {end - 1}")
 
 
-def test_a_quiet_websocket_gets_signs_of_life(url: str, root: str) -> None:
+def test_a_quiet_websocket_gets_keepalives(url: str, root: str) -> None:
     create(url, root)
     publish(url, root, 1)
     end = httpx.get(f"{url}/health", timeout=SECONDS).json()["end_cursor"]
@@ -158,7 +158,7 @@ def test_a_thousand_records_of_a_batch_come_once_each_to_all(url: str, root: str
 
 @contextmanager
 def until_cut(url: str, root: str) -> Iterator[None]:
-    """Fill all buffers on the way; the block begins as soon as somebody is cut off, who has five seconds to hear why."""
+    """Fill all buffers on the way, and enter the block when a subscriber is disconnected. It has five seconds to read why."""
     cut = metric(url, "tailrace_subscribers_cut_total")
     stop = threading.Event()
 
@@ -177,7 +177,7 @@ def until_cut(url: str, root: str) -> Iterator[None]:
         filling.join()
 
 
-def test_one_that_takes_nothing_is_told_why_and_cut_off(url: str, root: str) -> None:
+def test_a_subscriber_that_reads_nothing_is_told_why_and_disconnected(url: str, root: str) -> None:
     create(url, root)
     host, _, port = url.removeprefix("http://").rpartition(":")
     with sockets.create_connection((host, int(port)), SECONDS) as slow:
@@ -190,9 +190,9 @@ def test_one_that_takes_nothing_is_told_why_and_cut_off(url: str, root: str) -> 
     assert b"slow-subscriber" in received[-2_000:]
 
 
-def test_a_websocket_that_takes_nothing_is_told_why_and_cut_off(tmp_path: Path, root: str) -> None:
+def test_a_websocket_that_reads_nothing_is_told_why_and_disconnected(tmp_path: Path, root: str) -> None:
     config = tmp_path / "tailrace.toml"
-    # No pings: that nobody answers them would be a reason too.
+    # No pings: unanswered pings would close the connection too.
     config.write_text("[limits]\nsubscriber_silence_seconds = 600\nsubscriber_stall_seconds = 1\n")
     with ServerProcess(tmp_path / "data", "--config", str(config)) as server:
         url = server.url
@@ -202,7 +202,7 @@ def test_a_websocket_that_takes_nothing_is_told_why_and_cut_off(tmp_path: Path, 
             until_cut(url, root),
             pytest.raises(ConnectionClosedError) as closed,
         ):
-            # What it says before it has heard, such as an answer to a ping, does no harm.
+            # What the client sends meanwhile, such as an answer to a ping, does no harm.
             slow.pong()
             while True:
                 slow.recv(timeout=SECONDS)
@@ -211,7 +211,7 @@ def test_a_websocket_that_takes_nothing_is_told_why_and_cut_off(tmp_path: Path, 
     assert "read nothing for 1 s" in closed.value.rcvd.reason
 
 
-def test_a_subscriber_that_goes_away_is_forgotten(url: str, root: str) -> None:
+def test_a_subscriber_that_disconnects_is_forgotten(url: str, root: str) -> None:
     create(url, root)
     await_subscribers(url, 0)
     with sse(url, root), subscribed("websocket", url, root):
@@ -235,7 +235,7 @@ def test_a_subscriber_that_goes_away_is_forgotten(url: str, root: str) -> None:
         ("pattern=a&after=999999999", 416, "cursor-out-of-range"),
     ],
 )
-def test_a_subscription_that_makes_no_sense_is_refused_before_it_begins(url: str, query: str, status: int, kind: str) -> None:
+def test_an_invalid_subscription_is_rejected_before_it_starts(url: str, query: str, status: int, kind: str) -> None:
     answer = httpx.get(f"{url}/api/subscribe?{query}", timeout=SECONDS)
     assert (answer.status_code, answer.json()["type"]) == (status, f"urn:tailrace:error:{kind}")
     with pytest.raises(InvalidStatus) as refused, connect(f"{url.replace('http', 'ws', 1)}/api/subscribe?{query}"):

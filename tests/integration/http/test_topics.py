@@ -1,4 +1,4 @@
-"""The topic endpoints of a running server: what they do, and how they refuse."""
+"""The topic endpoints of a running server, and their errors."""
 
 import base64
 import threading
@@ -15,7 +15,7 @@ from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
 UNTOUCHED = "untouched"
-"""A topic that refused requests name and nobody writes to."""
+"""A topic for rejected requests, which nothing is written to."""
 
 _NUMBERS = count()
 
@@ -36,7 +36,7 @@ def client(url: str) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def topic(url: str) -> str:
-    """A new topic with one partition."""
+    """Create a topic with one partition."""
     name = f"orders.{next(_NUMBERS)}"
     create(url, name)
     return name
@@ -52,7 +52,7 @@ def read(client: httpx.Client, topic: str, **fields: object) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def test_a_topic_is_made_once_and_grown_when_asked_for_more(client: httpx.Client) -> None:
+def test_a_topic_is_created_once_and_gets_more_partitions_when_asked(client: httpx.Client) -> None:
     made = client.post("/api/topics", json={"name": "shop.orders", "partitions": 2, "alias": "shop"}).json()
     again = client.post("/api/topics", json={"name": "shop.orders", "partitions": 2}).json()
     grown = client.post("/api/topics", json={"name": "shop.orders", "partitions": 5}).json()
@@ -117,7 +117,7 @@ def test_equal_keys_go_to_one_partition_in_order(client: httpx.Client, url: str)
     assert [place["offset"] for place in places] == [0, 1, 2, 3, 4]
 
 
-def test_a_repeated_id_is_told_and_not_stored_again(client: httpx.Client, url: str) -> None:
+def test_a_repeated_id_is_reported_and_not_stored_again(client: httpx.Client, url: str) -> None:
     create(url, "once", settings={"dedup": "id"})
     first = send(client, {"topic": "once", "value": 1, "message_id": "order-1"}).json()["records"][0]
     again = send(client, {"topic": "once", "value": 1, "message_id": "order-1"}).json()["records"][0]
@@ -207,7 +207,7 @@ def test_wrong_input_is_a_problem_that_names_the_value_and_changes_nothing(
         ("POST", "/api/topics", {"content-type": "application/json"}, b'{"name": "\xff"}', 400),
     ],
 )
-def test_what_is_no_request_is_a_problem_too(
+def test_an_invalid_request_is_a_problem_too(
     client: httpx.Client, method: str, path: str, headers: dict[str, str], content: bytes, status: int
 ) -> None:
     answer = client.request(method, path, headers=headers, content=content)
@@ -227,7 +227,7 @@ def make_again(client: httpx.Client, topic: str, *values: str) -> None:
     publish(str(client.base_url), topic, *values)
 
 
-def test_a_topic_that_was_made_again_is_not_taken_for_the_one_that_was_read(client: httpx.Client, topic: str) -> None:
+def test_a_topic_that_was_created_again_is_not_taken_for_the_old_one(client: httpx.Client, topic: str) -> None:
     publish(str(client.base_url), topic, "old 0", "old 1", "old 2")
     old = read(client, topic, group_id="again")
     assert old["topic_uuid"] == client.get(f"/api/topics/{topic}").json()["uuid"]
@@ -249,7 +249,7 @@ def test_a_topic_that_was_made_again_is_not_taken_for_the_one_that_was_read(clie
     assert [message["value"] for message in new["messages"]] == ["new 0", "new 1", "new 2", "new 3", "new 4"]
 
 
-def test_a_read_that_waits_is_told_that_its_topic_was_deleted(client: httpx.Client, topic: str) -> None:
+def test_a_waiting_read_fails_when_its_topic_is_deleted(client: httpx.Client, topic: str) -> None:
     answers: list[httpx.Response] = []
 
     def wait() -> None:

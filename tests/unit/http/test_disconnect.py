@@ -1,4 +1,4 @@
-"""Work that is done for a client ends with it."""
+"""Work for a client is cancelled when it disconnects."""
 
 import asyncio
 
@@ -41,7 +41,7 @@ async def test_work_is_cancelled_when_the_client_disconnects() -> None:
 
 
 @on_loop
-async def test_the_outcome_of_the_work_is_passed_on() -> None:
+async def test_the_result_of_the_work_is_returned() -> None:
     async def work() -> int:
         return 7
 

@@ -1,4 +1,4 @@
-"""That Litestar still chooses its plugins where `LitestarApp` says which. If not, look for the new place, or for a setting."""
+"""Litestar still chooses its plugins in the method that `LitestarApp` overrides. If not, find the new place, or a setting."""
 
 from litestar import Litestar
 
@@ -9,10 +9,10 @@ def loads_pydantic(app: Litestar) -> bool:
     return any("pydantic" in type(plugin).__module__ for plugin in app.plugins)
 
 
-def test_litestar_chooses_its_plugins_where_we_do() -> None:
+def test_litestar_chooses_its_plugins_in_the_method_that_we_override() -> None:
     assert "_get_default_plugins" in vars(Litestar)
     assert loads_pydantic(Litestar([])), "it is not loaded unasked any more: `LitestarApp` can go, and this file"
 
 
-def test_nothing_is_loaded_for_classes_that_are_not_ours() -> None:
+def test_no_plugin_is_loaded_for_pydantic() -> None:
     assert not loads_pydantic(LitestarApp([]))

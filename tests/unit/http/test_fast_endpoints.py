@@ -1,4 +1,4 @@
-"""Endpoints that are asked past the framework answer as they do within it."""
+"""Fast endpoints respond as the same endpoints in Litestar do."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -50,11 +50,11 @@ async def running() -> AsyncIterator[tuple[Broker, Any]]:
     ],
 )
 @on_loop
-async def test_an_answer_is_the_same_by_both_ways(path: str, body: bytes, headers: dict[str, str], status: int) -> None:
+async def test_responses_are_equal_on_both_paths(path: str, body: bytes, headers: dict[str, str], status: int) -> None:
     async with running() as (broker, app):
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            # The first of each kind is the one that is stored; what is compared comes again.
+            # Stored once here; the requests that are compared repeat it.
             await client.post("/api/topics/publish", content=ONCE, headers=JSON)
             answers = [await client.post(f"/api/topics/{path}{slash}", content=body, headers=headers) for slash in ("", "/")]
         assert broker.positions.bounds("a", 0)[1] == 1
@@ -65,7 +65,7 @@ async def test_an_answer_is_the_same_by_both_ways(path: str, body: bytes, header
 
 @pytest.mark.parametrize("headers", [{}, {"host": "elsewhere.example"}], ids=["answered", "refused"])
 @on_loop
-async def test_health_is_the_same_by_both_ways(headers: dict[str, str]) -> None:
+async def test_health_is_equal_on_both_paths(headers: dict[str, str]) -> None:
     async with running() as (_, app):
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
@@ -77,7 +77,7 @@ async def test_health_is_the_same_by_both_ways(headers: dict[str, str]) -> None:
 
 
 @on_loop
-async def test_a_request_that_was_cut_off_has_no_effect_and_no_answer() -> None:
+async def test_an_incomplete_request_has_no_effect_and_no_response() -> None:
     messages = iter(({"type": "http.request", "body": ONCE, "more_body": True}, {"type": "http.disconnect"}))
     sent: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""Values between JSON and bytes: whatever was stored can be read back without loss or doubt."""
+"""Messages are converted between JSON and bytes without loss."""
 
 import base64
 
@@ -81,7 +81,7 @@ def test_two_keys_are_a_mistake() -> None:
         (b'{"topic": "a", "start": {"time": 1}}', ConsumeBody, "unknown field `time` - at `$.start`; it can have timestamp_ms"),
     ],
 )
-def test_a_wrong_choice_is_told_with_the_right_ones(body: bytes, shape: type, message: str) -> None:
+def test_a_wrong_value_is_answered_with_the_allowed_ones(body: bytes, shape: type, message: str) -> None:
     with pytest.raises(InvalidRequestError) as refused:
         read_body(body, shape)
     assert str(refused.value).endswith(message)

@@ -1,4 +1,4 @@
-"""The page for whoever opens the server's address in a browser."""
+"""The index page."""
 
 import re
 
@@ -23,7 +23,7 @@ def client_of(failure: TailraceError | None = None) -> httpx.AsyncClient:
 
 
 @on_loop
-async def test_the_page_says_what_runs_and_how_to_talk_to_it() -> None:
+async def test_the_index_page_shows_version_state_and_command() -> None:
     async with client_of() as client:
         answer = await client.get("/")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -33,7 +33,7 @@ async def test_the_page_says_what_runs_and_how_to_talk_to_it() -> None:
 
 
 @on_loop
-async def test_every_link_of_the_page_leads_somewhere() -> None:
+async def test_every_link_of_the_index_page_works() -> None:
     async with client_of() as client:
         links = re.findall('href="([^"]+)"', (await client.get("/")).text)
         assert links
@@ -41,7 +41,7 @@ async def test_every_link_of_the_page_leads_somewhere() -> None:
 
 
 @on_loop
-async def test_why_it_failed_is_shown_as_text() -> None:
+async def test_a_failure_is_escaped_on_the_index_page() -> None:
     async with client_of(StorageFailedError("<script>alert(1)</script>")) as client:
         shown = (await client.get("/")).text
     assert "The server has failed: " in shown

@@ -27,7 +27,7 @@ def listener(bound: socket.socket) -> HttpListener:
     return HttpListener(app, bound, DEFAULT_LIMITS, 1)
 
 
-def test_to_import_the_server_loads_no_framework() -> None:
+def test_importing_the_server_loads_no_framework() -> None:
     listeners = "tailrace.server, tailrace.kafka.apis, tailrace.http.on_demand, tailrace.http.health"
     code = f"import sys, {listeners}; sys.exit('litestar' in sys.modules or 'uvicorn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -51,7 +51,7 @@ async def test_the_first_requests_are_answered_by_one_listener() -> None:
         await http.stop()
 
 
-async def test_a_stop_needs_nobody_to_have_come() -> None:
+async def test_a_stop_without_any_connection_works() -> None:
     with socket.create_server(("127.0.0.1", 0)) as bound:
         http = HttpOnDemand(bound, lambda: listener(bound))
         await http.start()
@@ -59,7 +59,7 @@ async def test_a_stop_needs_nobody_to_have_come() -> None:
         assert not http.is_loaded
 
 
-async def test_what_can_not_be_loaded_is_tried_again_and_those_who_wait_are_answered(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_load_is_retried_and_waiting_clients_are_answered(caplog: pytest.LogCaptureFixture) -> None:
     tries: list[str] = []
 
     def make() -> HttpListener:
@@ -78,7 +78,7 @@ async def test_what_can_not_be_loaded_is_tried_again_and_those_who_wait_are_answ
         await http.stop()
 
 
-async def test_a_stop_does_not_wait_for_what_can_not_be_loaded() -> None:
+async def test_a_stop_does_not_wait_for_a_failing_load() -> None:
     tried = asyncio.Event()
 
     def make() -> HttpListener:

@@ -1,4 +1,4 @@
-"""The document says what the handlers say."""
+"""The OpenAPI document matches the handlers."""
 
 from litestar import Litestar
 
@@ -16,7 +16,7 @@ def app() -> Litestar:
     return create_app(Broker(MemoryStore(), clock), ServerStatus("fsync", clock, lambda: None), DEFAULT_LIMITS).load()
 
 
-def test_bodies_and_answers_refer_to_the_shapes_that_are_used() -> None:
+def test_bodies_and_responses_refer_to_the_schemas_that_are_used() -> None:
     made = document(app())
     publish = made["paths"]["/api/topics/publish"]["post"]
     assert publish["requestBody"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/PublishBody"}
@@ -45,7 +45,7 @@ def test_parameters_of_the_path_are_required_and_those_of_the_query_are_bounded(
     assert limit["schema"] == {"type": "integer", "minimum": 1, "maximum": 1000}
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_resolves() -> None:
     made = document(app())
     schemas = {f"#/components/schemas/{name}" for name in made["components"]["schemas"]}
     assert set(_references(made)) <= schemas

@@ -1,4 +1,4 @@
-"""Query parameters that there are not."""
+"""Unknown query parameters are rejected."""
 
 import httpx
 import pytest
@@ -27,7 +27,7 @@ def client_of() -> httpx.AsyncClient:
         ("/api/openapi.json?pretty", "/api/openapi.json has no query parameter 'pretty'; it takes none"),
     ],
 )
-def test_a_misspelt_parameter_is_answered_with_the_one_that_was_meant(asked: str, told: str) -> None:
+def test_a_misspelled_parameter_is_answered_with_a_suggestion(asked: str, told: str) -> None:
     @on_loop
     async def scenario() -> None:
         async with client_of() as client:
@@ -39,7 +39,7 @@ def test_a_misspelt_parameter_is_answered_with_the_one_that_was_meant(asked: str
 
 
 @on_loop
-async def test_what_others_ask_for_in_their_own_way_is_answered() -> None:
+async def test_unknown_parameters_are_allowed_outside_of_the_api() -> None:
     async with client_of() as client:
         for asked in ("/metrics?name[]=tailrace_topics", "/health?probe=1", "/?from=elsewhere", "/api/topics?limit=5"):
             assert (await client.get(asked)).status_code == 200

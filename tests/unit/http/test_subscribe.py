@@ -1,4 +1,4 @@
-"""Events as they are sent."""
+"""Events are encoded for Server-Sent Events and WebSockets."""
 
 import gc
 import json
@@ -58,7 +58,7 @@ def test_no_line_of_a_value_is_taken_for_a_field(value: bytes) -> None:
     assert json.loads("\n".join(line.removeprefix("data: ") for line in data))["value"] == json.loads(value)
 
 
-def test_signs_of_life_name_the_last_cursor_passed() -> None:
+def test_keepalives_name_the_last_cursor_passed() -> None:
     assert sse_keepalive(Cursor(5)) == b": still here\nid: 4\n\n"
     assert b"id" not in sse_keepalive(Cursor(0))
     assert json.loads(websocket_keepalive(Cursor(5))) == {"type": "alive", "cursor": 4}

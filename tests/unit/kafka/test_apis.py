@@ -1,4 +1,4 @@
-"""Every API in every version that is offered: it is answered, and the answer is one that clients can read."""
+"""Every API is answered in every version that is offered, with a response that clients can read."""
 
 import pytest
 
@@ -32,7 +32,7 @@ async def test_what_is_offered_is_what_is_answered() -> None:
 
 
 @on_loop
-async def test_a_version_of_api_versions_from_the_future_is_told_what_there_is_in_version_0() -> None:
+async def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
     async with running_asker() as asker:
         request = bytearray(frame(API_VERSIONS_API, 0, ApiVersionsRequest()))
         request[2:4] = (99).to_bytes(2)
@@ -44,7 +44,7 @@ async def test_a_version_of_api_versions_from_the_future_is_told_what_there_is_i
 
 
 @on_loop
-async def test_other_unknown_versions_and_apis_have_no_answer() -> None:
+async def test_other_unknown_versions_and_apis_are_not_answered() -> None:
     async with running_asker() as asker:
         for key, version in ((METADATA_API.key, 99), (0, 2), (1, 3), (999, 0), (4, 0)):
             request = frame(METADATA_API, 0, MetadataRequest())
@@ -55,7 +55,7 @@ async def test_other_unknown_versions_and_apis_have_no_answer() -> None:
 
 @pytest.mark.parametrize("cut", range(19))
 @on_loop
-async def test_half_requests_are_malformed(cut: int) -> None:
+async def test_truncated_requests_are_malformed(cut: int) -> None:
     async with running_asker() as asker:
         whole = frame(METADATA_API, 12, MetadataRequest(topics=None))
         assert cut < len(whole)
@@ -64,7 +64,7 @@ async def test_half_requests_are_malformed(cut: int) -> None:
 
 
 @on_loop
-async def test_librdkafka_is_told_of_the_produce_versions_by_which_it_knows_that_there_is_compression() -> None:
+async def test_produce_is_offered_from_version_0_so_that_librdkafka_compresses() -> None:
     async with running_asker() as asker:
         told = await asker.ask(API_VERSIONS_API, ApiVersionsRequest(), 0)
         produce = next(each for each in told.api_keys if each.api_key == 0)

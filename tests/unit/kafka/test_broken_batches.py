@@ -1,4 +1,4 @@
-"""Batches with a right checksum and something wrong inside: refused as Kafka refuses them, and nothing of them is stored.
+"""Batches with a correct checksum and invalid content are rejected as Kafka rejects them, and nothing of them is stored.
 
 The kinds and codes of `tests/support/broken_batches.py` were put to Apache Kafka 4.3.1. Where that takes them, or says that it
 does not know what happened, the answer here is that the records are invalid.
@@ -132,7 +132,7 @@ async def test_good_batches_are_stored_byte_for_byte(codec: int) -> None:
     ids=["wide length", "wide key length", "wide timestamp", "nulls", "empty header names", "a horse"],
 )
 @on_loop
-async def test_what_kafka_takes_although_few_write_it_is_taken(odd: bytes) -> None:
+async def test_unusual_batches_that_kafka_accepts_are_accepted(odd: bytes) -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("t", 2)
         (answer,) = await send(asker, [batch([odd])])
@@ -141,8 +141,8 @@ async def test_what_kafka_takes_although_few_write_it_is_taken(odd: bytes) -> No
 
 
 @on_loop
-async def test_a_head_that_lies_about_the_newest_time_is_put_right() -> None:
-    """As Kafka does it. Searches by time go by the head."""
+async def test_a_wrong_max_timestamp_in_a_header_is_corrected() -> None:
+    """As in Kafka, because searches by time use the header."""
     async with running_asker() as asker:
         await asker.broker.topics.create("t", 2)
         later = record(1, later=varint(500))
@@ -207,7 +207,7 @@ async def test_a_topic_that_looks_for_duplicates_checks_first() -> None:
 
 
 @on_loop
-async def test_what_is_being_checked_is_answered_when_the_broker_closes() -> None:
+async def test_batches_in_check_are_answered_when_the_broker_closes() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         answers = [

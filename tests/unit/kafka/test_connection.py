@@ -1,4 +1,4 @@
-"""Connections over real sockets: framing, the order of answers, requests that fail, clients that go, stopping."""
+"""Connections over real sockets: framing, the order of responses, errors, lost clients, stopping, and all bounds."""
 
 import asyncio
 import logging
@@ -118,7 +118,7 @@ async def test_a_request_of_many_megabytes_arrives_whole() -> None:
     ids=["HTTP", "TLS", "huge", "negative", "empty", "zeros", "garbage", "version", "client id", "torn"],
 )
 @on_loop
-async def test_what_is_no_request_closes_the_connection_and_no_other(
+async def test_an_invalid_request_closes_its_connection_and_no_other(
     data: bytes, reason: str, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with served() as server:
@@ -133,7 +133,7 @@ async def test_what_is_no_request_closes_the_connection_and_no_other(
 
 
 @on_loop
-async def test_a_request_that_fails_says_so_where_its_answer_can_and_closes_the_connection_where_not() -> None:
+async def test_a_failed_request_gets_an_error_code_or_closes_the_connection() -> None:
     async with served() as server:
         side = await server.connect()
         await side.send(sized(frame(DELETE_GROUPS_API, 2, DeleteGroupsRequest(groups_names=("g",)))))
@@ -160,7 +160,7 @@ def test_a_failing_handler_is_answered_with_the_code_of_its_error() -> None:
 
 
 @on_loop
-async def test_what_waits_for_a_lost_client_is_given_up() -> None:
+async def test_waiting_requests_of_a_lost_client_are_cancelled() -> None:
     async with served() as server:
         side = await server.connect()
         await side.send(lists(1))
@@ -170,7 +170,7 @@ async def test_what_waits_for_a_lost_client_is_given_up() -> None:
 
 
 @on_loop
-async def test_a_request_that_is_given_up_inside_closes_the_connection_instead_of_leaving_it_without_an_answer() -> None:
+async def test_a_request_that_is_cancelled_internally_closes_the_connection() -> None:
     async with served() as server:
         side = await server.connect()
         await side.send(sends(1))
@@ -217,7 +217,7 @@ async def test_a_stop_does_not_wait_for_ever() -> None:
 
 
 @on_loop
-async def test_only_so_many_requests_of_a_connection_are_taken_at_a_time() -> None:
+async def test_the_requests_in_flight_of_a_connection_are_bounded() -> None:
     async with served(pipelined_requests=3) as server:
         side = await server.connect()
         await side.send(sends(10))
@@ -231,7 +231,7 @@ async def test_only_so_many_requests_of_a_connection_are_taken_at_a_time() -> No
 
 
 @on_loop
-async def test_only_so_many_bytes_of_all_connections_are_held() -> None:
+async def test_the_request_bytes_of_all_connections_are_bounded() -> None:
     async with served(held_request_bytes=500_000) as server:
         sides = [await server.connect() for _ in range(5)]
         for side in sides:
@@ -248,7 +248,7 @@ async def test_only_so_many_bytes_of_all_connections_are_held() -> None:
 
 
 @on_loop
-async def test_small_requests_are_taken_while_much_is_held_but_only_a_few_of_each_connection() -> None:
+async def test_a_few_small_requests_of_each_connection_are_taken_while_memory_is_short() -> None:
     async with served(held_request_bytes=100_000, pipelined_requests=64) as server:
         large, small = await server.connect(), await server.connect()
         await large.send(sends(1, records=95_000))
@@ -265,7 +265,7 @@ async def test_small_requests_are_taken_while_much_is_held_but_only_a_few_of_eac
 
 
 @on_loop
-async def test_memory_is_given_to_bytes_that_came_not_to_those_that_were_announced() -> None:
+async def test_memory_is_held_for_received_bytes_not_for_announced_ones() -> None:
     async with served() as server:
         sides = [await server.connect() for _ in range(20)]
         for side in sides:
@@ -275,7 +275,7 @@ async def test_memory_is_given_to_bytes_that_came_not_to_those_that_were_announc
 
 
 @on_loop
-async def test_small_requests_pass_while_large_ones_hold_all_the_memory_there_is() -> None:
+async def test_small_requests_pass_while_large_ones_hold_all_memory() -> None:
     async with served(held_request_bytes=500_000) as server:
         large, small = await server.connect(), await server.connect()
         await large.send(sends(1, records=499_000))
@@ -286,7 +286,7 @@ async def test_small_requests_pass_while_large_ones_hold_all_the_memory_there_is
 
 
 @on_loop
-async def test_half_requests_are_given_up_sooner_when_memory_is_short() -> None:
+async def test_partial_requests_time_out_sooner_when_memory_is_short() -> None:
     async with served(held_request_bytes=100_000, request_seconds=600) as server:
         side = await server.connect()
         await side.send(SIZE.pack(90_000) + bytes(60_000))
@@ -299,7 +299,7 @@ async def test_half_requests_are_given_up_sooner_when_memory_is_short() -> None:
 
 
 @on_loop
-async def test_a_half_request_is_given_up_after_a_while() -> None:
+async def test_a_partial_request_times_out() -> None:
     async with served(request_seconds=1) as server:
         side = await server.connect()
         await side.send(SIZE.pack(1000) + bytes(10))
@@ -309,7 +309,7 @@ async def test_a_half_request_is_given_up_after_a_while() -> None:
 
 @on_loop
 @pytest.mark.parametrize("begin", [b"", b"\0\0"])
-async def test_a_connection_that_never_begins_with_a_request_is_closed_after_a_while(begin: bytes) -> None:
+async def test_a_connection_without_a_request_is_closed_after_a_while(begin: bytes) -> None:
     async with served(request_seconds=100) as server:
         side, good = await server.connect(), await server.connect()
         await side.send(begin)
@@ -326,7 +326,7 @@ async def test_a_connection_that_never_begins_with_a_request_is_closed_after_a_w
 
 
 @on_loop
-async def test_an_address_that_connects_again_and_again_is_turned_away() -> None:
+async def test_an_address_that_connects_too_often_is_rejected() -> None:
     async with served(connections_per_address=5, new_connections_per_second=1) as server:
         served_first = 0
         while not server.traffic.closed:
@@ -340,7 +340,7 @@ async def test_an_address_that_connects_again_and_again_is_turned_away() -> None
 
 
 @on_loop
-async def test_a_silent_connection_is_closed_after_a_while() -> None:
+async def test_an_idle_connection_is_closed_after_a_while() -> None:
     async with served(idle_connection_seconds=1) as server:
         side = await server.connect()
         assert await side.is_closed()
@@ -348,7 +348,7 @@ async def test_a_silent_connection_is_closed_after_a_while() -> None:
 
 
 @on_loop
-async def test_a_client_that_does_not_take_its_answers_gets_no_more_and_is_closed() -> None:
+async def test_a_client_that_does_not_read_its_responses_is_closed() -> None:
     async with served(unsent_bytes=100_000, unsent_seconds=1) as server:
         server.handlers.answer_bytes = 1_000_000
         server.handlers.gate.set()
@@ -356,7 +356,7 @@ async def test_a_client_that_does_not_take_its_answers_gets_no_more_and_is_close
         side.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await side.send(lists(200))
         await until(lambda: server.traffic.closed == {"slow_reader": 1})
-        # What the kernel's buffers took, and one answer more.
+        # As many as the buffers of the kernel hold, and one more.
         assert server.traffic.bytes_out < 20_000_000
 
 

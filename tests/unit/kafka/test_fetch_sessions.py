@@ -1,4 +1,4 @@
-"""Fetch sessions stay within their bounds, and nobody reads in a session that is not its own."""
+"""Fetch sessions stay within their bounds, and only their clients can use them."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -49,7 +49,7 @@ def test_without_a_session_nothing_is_remembered() -> None:
     assert len(held) == 0
 
 
-def test_a_session_out_of_turn_or_unknown_is_refused() -> None:
+def test_a_wrong_epoch_or_an_unknown_session_is_rejected() -> None:
     held = sessions()
     held.begin(request(0), by_id=False)
     with pytest.raises(FetchSessionEpochError):
@@ -71,7 +71,7 @@ def test_a_session_ends_when_its_owner_says_so_or_begins_another() -> None:
     assert len(held) == 1
 
 
-def test_beyond_the_bound_newcomers_do_without_until_an_old_session_has_been_silent_for_long() -> None:
+def test_at_the_bound_new_clients_get_no_session_until_one_is_idle() -> None:
     clock = ManualClock()
     held = sessions(clock, fetch_sessions=2)
     silent = held.begin(request(0), by_id=False).session_id
@@ -95,7 +95,7 @@ def test_the_partitions_of_all_sessions_are_bounded() -> None:
     assert (len(held), held.partitions) == (0, 0)
 
 
-def test_partitions_that_gave_records_go_to_the_end_so_that_others_get_their_turn() -> None:
+def test_partitions_with_records_move_to_the_end() -> None:
     held = sessions()
     begun = held.begin(request(0, 1, 2), by_id=False)
     assert begun.session is not None
@@ -108,7 +108,7 @@ def test_partitions_that_gave_records_go_to_the_end_so_that_others_get_their_tur
     assert wanted_of(held, request(session=1, epoch=1)) == [1, 2, 0]
 
 
-def test_news_are_records_errors_and_moved_bounds() -> None:
+def test_a_session_includes_partitions_with_records_errors_or_moved_offsets() -> None:
     held = sessions()
     begun = held.begin(request(0), by_id=False)
     assert begun.session is not None

@@ -1,4 +1,4 @@
-"""Groups as clients of all ages see them: every version of every request of a group's life."""
+"""Consumer groups over the handlers, in every version of every request."""
 
 import asyncio
 from typing import Any
@@ -56,7 +56,7 @@ def all_versions(api: Any) -> range:
 
 
 async def join(asker: Asker, clock: ManualClock, version: int = 9, **given: Any) -> Any:
-    """Join alone and be told of the generation."""
+    """Join as the only member and return the generation."""
     request = {
         "group_id": "g",
         "session_timeout_ms": SESSION_MS,
@@ -104,7 +104,7 @@ async def test_a_member_joins_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", all_versions(SYNC_GROUP_API))
 @on_loop
-async def test_a_member_gets_its_share_in_every_version(version: int) -> None:
+async def test_a_member_gets_its_assignment_in_every_version(version: int) -> None:
     clock = ManualClock()
     async with running_asker(clock=clock) as asker:
         joined = await join(asker, clock)
@@ -286,7 +286,7 @@ async def test_topics_by_an_unknown_id_are_refused_one_by_one() -> None:
 
 
 @on_loop
-async def test_names_that_no_group_can_have_are_refused_or_found_empty() -> None:
+async def test_invalid_group_names_are_rejected_or_empty() -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("t", 1)
         for name in ("", "g" * 70_000):
@@ -329,7 +329,7 @@ async def test_offsets_of_a_topic_that_is_read_are_not_deleted() -> None:
 
 
 @on_loop
-async def test_a_server_that_stops_sends_clients_to_look_for_it_again() -> None:
+async def test_a_stopping_server_makes_clients_look_for_the_coordinator() -> None:
     clock = ManualClock()
     async with running_asker(clock=clock) as asker:
         waiting = asyncio.ensure_future(join(asker, clock, 3))
@@ -342,7 +342,7 @@ async def test_a_server_that_stops_sends_clients_to_look_for_it_again() -> None:
 
 @pytest.mark.parametrize("version", all_versions(OFFSET_FETCH_API))
 @on_loop
-async def test_what_was_committed_goes_with_the_topic_and_does_not_apply_to_one_that_is_made_again(version: int) -> None:
+async def test_committed_offsets_are_deleted_with_their_topic(version: int) -> None:
     async with running_asker() as asker:
         old = await asker.broker.topics.create("t")
         await append(asker.broker, raw("t", 0, b"0", b"1", b"2"))

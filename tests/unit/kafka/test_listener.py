@@ -1,3 +1,5 @@
+"""The rate at which one address may open connections is bounded."""
+
 from tailrace.kafka.listener import ConnectionRate
 from tailrace.model.limits import Limits
 
@@ -6,7 +8,7 @@ def rate(**limits: int) -> ConnectionRate:
     return ConnectionRate(Limits(**{"connections_per_address": 3, "new_connections_per_second": 10, **limits}))
 
 
-def test_an_address_may_open_at_a_stroke_what_it_may_have_and_then_so_many_a_second() -> None:
+def test_an_address_may_open_a_burst_of_connections_and_then_so_many_a_second() -> None:
     bound = rate()
     assert [bound.admits("a", 0.0) for _ in range(5)] == [True, True, True, False, False]
     assert bound.admits("b", 0.0)
@@ -14,7 +16,7 @@ def test_an_address_may_open_at_a_stroke_what_it_may_have_and_then_so_many_a_sec
     assert [bound.admits("a", 10.0) for _ in range(4)] == [True, True, True, False]
 
 
-def test_connections_that_were_refused_do_not_count() -> None:
+def test_rejected_connections_do_not_count() -> None:
     bound = rate()
     for _ in range(100):
         bound.admits("a", 0.0)

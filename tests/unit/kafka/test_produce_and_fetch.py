@@ -1,4 +1,4 @@
-"""Records in and records out, over the handlers: bytes pass through, and each partition is judged for itself."""
+"""Produce and fetch over the handlers: batches are stored as they are, and each partition succeeds or fails on its own."""
 
 import asyncio
 from typing import Any
@@ -95,7 +95,7 @@ async def test_batches_come_back_byte_for_byte_whatever_version_asks(version: in
         assert (answer.error_code, answer.high_watermark, answer.last_stable_offset) == (0, 3, 3)
         records = bytes(answer.records or b"")
         assert len(records) == len(first) + len(large)
-        # The broker sets base offset and leader epoch, which lie before the bytes that the checksum covers.
+        # The broker sets base offset and leader epoch, which the checksum does not cover.
         assert records[16 : len(first)] == first[16:]
         assert records[len(first) + 16 :] == large[16:]
         assert int.from_bytes(records[len(first) : len(first) + 8]) == 2
@@ -106,7 +106,7 @@ async def test_batches_come_back_byte_for_byte_whatever_version_asks(version: in
 
 
 @on_loop
-async def test_without_acknowledgement_there_is_no_answer_and_the_records_are_there() -> None:
+async def test_acks_0_stores_the_records_without_a_response() -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("orders")
         assert await send(asker, batch(b"x"), acks=0) is None
@@ -114,7 +114,7 @@ async def test_without_acknowledgement_there_is_no_answer_and_the_records_are_th
 
 
 @on_loop
-async def test_a_failure_without_acknowledgement_costs_the_connection() -> None:
+async def test_a_failed_produce_with_acks_0_closes_the_connection() -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("orders")
         with pytest.raises(Exception, match="a produce with acks=0 failed"):
@@ -136,7 +136,7 @@ async def test_a_failure_without_acknowledgement_costs_the_connection() -> None:
     ids=["null", "empty", "two batches", "old format", "torn", "bad checksum", "too short", "too large"],
 )
 @on_loop
-async def test_records_that_can_not_be_taken_get_kafkas_own_code(records: bytes | None, code: int) -> None:
+async def test_rejected_records_get_kafkas_error_code(records: bytes | None, code: int) -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("orders")
         answer = only(await send(asker, records))
@@ -167,7 +167,7 @@ async def test_one_bad_partition_does_not_keep_the_others_from_being_stored() ->
 
 
 @on_loop
-async def test_a_topic_that_was_made_anew_does_not_take_records_for_the_old_one() -> None:
+async def test_a_topic_that_was_created_again_rejects_records_for_the_old_one() -> None:
     async with running_asker() as asker:
         old = (await asker.broker.topics.create("orders")).uuid
         await asker.broker.topics.delete("orders")
@@ -179,7 +179,7 @@ async def test_a_topic_that_was_made_anew_does_not_take_records_for_the_old_one(
 
 
 @on_loop
-async def test_acks_of_two_are_not_possible() -> None:
+async def test_acks_of_two_are_rejected() -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("orders")
         assert only(await send(asker, batch(b"x"), acks=2)).error_code == 21
@@ -212,7 +212,7 @@ async def test_a_fetch_waits_until_records_come() -> None:
 
 @pytest.mark.parametrize(("offset", "code"), [(5, 1), (-1, 1)])
 @on_loop
-async def test_an_offset_out_of_range_is_said_at_once(offset: int, code: int) -> None:
+async def test_an_offset_out_of_range_is_reported_at_once(offset: int, code: int) -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("orders")
         answer = partition_of(await read(asker, offset=offset, max_wait_ms=20_000))
@@ -220,7 +220,7 @@ async def test_an_offset_out_of_range_is_said_at_once(offset: int, code: int) ->
 
 
 @on_loop
-async def test_an_unknown_topic_is_said_at_once_by_name_and_by_id() -> None:
+async def test_an_unknown_topic_is_reported_at_once_by_name_and_by_id() -> None:
     async with running_asker() as asker:
         by_name = FetchTopic(topic="nothing", partitions=(FetchPartition(),))
         by_id = FetchTopic(topic_id=uuid4(), partitions=(FetchPartition(),))
@@ -239,7 +239,7 @@ async def test_a_reader_that_knows_a_newer_leader_is_sent_back_to_the_metadata()
 
 
 @on_loop
-async def test_a_session_tells_only_what_is_new() -> None:
+async def test_a_session_returns_only_changes() -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("orders")
         first = await read(asker, session_id=0, session_epoch=0)
@@ -282,7 +282,7 @@ async def make_again(asker: Asker, *values: bytes) -> None:
 
 @pytest.mark.parametrize("version", [version for version in FETCH_VERSIONS if version >= 13])
 @on_loop
-async def test_a_topic_that_was_made_again_is_not_read_by_the_id_of_the_old_one(version: int) -> None:
+async def test_a_topic_that_was_created_again_is_not_read_by_its_old_id(version: int) -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("orders")
         await send(asker, batch(b"old 0", b"old 1"))
@@ -296,7 +296,7 @@ async def test_a_topic_that_was_made_again_is_not_read_by_the_id_of_the_old_one(
 
 @pytest.mark.parametrize("version", [7, 12])
 @on_loop
-async def test_a_session_by_name_is_told_once_that_its_offset_is_one_of_a_topic_that_is_gone(version: int) -> None:
+async def test_a_session_by_name_learns_once_that_its_topic_was_created_again(version: int) -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("orders")
         await send(asker, batch(b"old 0", b"old 1"))
@@ -317,7 +317,7 @@ async def test_a_session_by_name_is_told_once_that_its_offset_is_one_of_a_topic_
 
 @pytest.mark.parametrize(("version", "code"), [(12, 3), (13, 100)])
 @on_loop
-async def test_a_fetch_that_waits_is_told_when_its_topic_is_deleted(version: int, code: int) -> None:
+async def test_a_waiting_fetch_fails_when_its_topic_is_deleted(version: int, code: int) -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("orders")
         waiting = asyncio.create_task(read(asker, version, max_wait_ms=20_000))

@@ -1,4 +1,4 @@
-"""Kafka's names of a topic's settings have the effect that they promise; what has none is refused."""
+"""Topic configs have their documented effect; configs without effect are rejected."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_a_config_sets_what_it_names(configs: dict[str, str], expected: TopicSet
         ("segment.bytes", "1", "unknown topic config 'segment.bytes'"),
     ],
 )
-def test_what_would_have_no_effect_is_refused(name: str, value: str, why: str) -> None:
+def test_configs_without_effect_are_rejected(name: str, value: str, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         parse_configs([(name, value)])
 
@@ -78,14 +78,14 @@ def test_a_config_without_a_value_goes_back_to_its_default() -> None:
     assert change.alias is None
 
 
-def test_setting_all_configs_takes_the_others_back() -> None:
+def test_setting_all_configs_resets_the_others() -> None:
     change = with_defaults(parse_configs([("retention.ms", "1000")]))
     before = TopicSettings(retention_max_bytes=10, timestamps="append")
     assert with_options(before, change.options) == TopicSettings(retention_seconds=1)
     assert change.alias is None
 
 
-def test_who_set_a_config_is_told() -> None:
+def test_the_source_of_a_config_is_returned() -> None:
     sources = {config.name: config.source for config in show_configs(None, TopicSettings(retention_seconds=1), DEFAULT_LIMITS)}
     assert sources["retention.ms"] is ConfigSource.TOPIC
     assert sources["retention.bytes"] is ConfigSource.DEFAULT

@@ -1,4 +1,4 @@
-"""Topics over the handlers: found, made, grown, emptied, altered, deleted."""
+"""Topics over the handlers: found, created, extended, emptied, altered and deleted."""
 
 from typing import Any
 from uuid import uuid4
@@ -133,7 +133,7 @@ async def test_no_topics_and_all_topics_are_said_differently_from_version_1_on()
 
 
 @on_loop
-async def test_a_topic_that_is_asked_for_is_made_unless_that_is_switched_off() -> None:
+async def test_a_topic_is_created_on_metadata_unless_that_is_off() -> None:
     async with running_asker(KafkaSettings(default_partitions=3)) as asker:
         assert len((await find(asker, name="orders")).partitions) == 3
         assert (await find(asker, name="not a name")).error_code == 17
@@ -144,7 +144,7 @@ async def test_a_topic_that_is_asked_for_is_made_unless_that_is_switched_off() -
 
 
 @on_loop
-async def test_the_partitions_of_topics_are_told_page_by_page() -> None:
+async def test_the_partitions_of_topics_are_described_in_pages() -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("a", 3)
         await asker.broker.topics.create("b", 2)
@@ -177,7 +177,7 @@ async def test_the_cluster_and_every_coordinator_are_this_server() -> None:
 
 
 @on_loop
-async def test_a_topic_is_made_as_asked() -> None:
+async def test_a_topic_is_created_as_asked() -> None:
     async with running_asker() as asker:
         configs = (
             CreatableTopicConfig(name="retention.ms", value="60000"),
@@ -205,7 +205,7 @@ async def test_a_topic_is_made_as_asked() -> None:
     ],
 )
 @on_loop
-async def test_a_topic_that_can_not_be_is_refused_also_when_it_is_only_tried(wanted: dict[str, Any], code: int) -> None:
+async def test_an_invalid_topic_is_rejected_also_with_validate_only(wanted: dict[str, Any], code: int) -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("there")
         for validate_only in (True, False):
@@ -216,7 +216,7 @@ async def test_a_topic_that_can_not_be_is_refused_also_when_it_is_only_tried(wan
 
 
 @on_loop
-async def test_a_topic_that_is_only_tried_is_not_made() -> None:
+async def test_validate_only_creates_no_topic() -> None:
     async with running_asker() as asker:
         assert (await make(asker, validate_only=True)).error_code == 0
         assert len(asker.broker.topics) == 0
@@ -241,7 +241,7 @@ async def test_the_same_name_twice_in_one_request_is_refused() -> None:
 
 
 @on_loop
-async def test_partitions_are_added_and_never_taken_away() -> None:
+async def test_partitions_are_added_and_never_removed() -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("orders", 2)
 
@@ -354,7 +354,7 @@ async def test_the_only_leader_epoch_ends_at_the_end() -> None:
 
 
 @on_loop
-async def test_sizes_of_partitions_are_told() -> None:
+async def test_sizes_of_partitions_are_returned() -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("orders", 2)
         await append(asker.broker, raw("orders", 1, b"x" * 100))
@@ -432,7 +432,7 @@ async def test_the_configs_of_the_server_are_not_altered_over_the_wire() -> None
 
 
 @on_loop
-async def test_more_topics_than_the_limit_are_a_violated_policy() -> None:
+async def test_more_topics_than_the_limit_are_a_policy_violation() -> None:
     async with running_asker(limits=Limits(topics=1)) as asker:
         assert (await make(asker, name="a")).error_code == 0
         assert (await make(asker, name="b")).error_code == 44

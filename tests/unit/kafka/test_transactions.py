@@ -1,4 +1,4 @@
-"""Transactions over the handlers, as clients of both protocols speak them."""
+"""Transactions over the handlers, for clients of both transaction protocols."""
 
 import pytest
 
@@ -65,7 +65,7 @@ async def init(asker: Asker, version: int = 5, **fields: object) -> InitProducer
 
 
 async def producer_of(asker: Asker, *, newer: bool) -> Producer:
-    """A producer whose batches go over Produce, in the version of its protocol."""
+    """A producer that uses the Produce version of its transaction protocol."""
     given = await init(asker)
     assert given.error_code == 0
     return Producer(asker.broker, "tx", ProducerIdentity(given.producer_id, given.producer_epoch), newer=newer)  # type: ignore[arg-type]
@@ -163,7 +163,7 @@ async def test_newer_clients_add_by_writing_and_get_a_new_epoch_with_the_end() -
 
 
 @on_loop
-async def test_clients_are_told_that_there_is_an_epoch_for_each_transaction() -> None:
+async def test_api_versions_announces_an_epoch_for_each_transaction() -> None:
     async with running_asker() as asker:
         told = await asker.ask(API_VERSIONS_API, ApiVersionsRequest(), 4)
         assert [(each.name, each.max_version_level) for each in told.finalized_features] == [("transaction.version", 2)]
@@ -181,7 +181,7 @@ async def test_each_init_gives_a_new_epoch(version: int) -> None:
 
 @pytest.mark.parametrize(("version", "code"), [(3, OLD_EPOCH), (4, FENCED), (5, FENCED)])
 @on_loop
-async def test_a_fenced_producer_that_wants_its_next_epoch_is_told_so(version: int, code: int) -> None:
+async def test_a_fenced_producer_that_asks_for_its_next_epoch_is_rejected(version: int, code: int) -> None:
     async with running_asker() as asker:
         given = await init(asker)
         await init(asker)
@@ -191,7 +191,7 @@ async def test_a_fenced_producer_that_wants_its_next_epoch_is_told_so(version: i
 
 @pytest.mark.parametrize("version", range(6))
 @on_loop
-async def test_a_fenced_producer_is_told_in_words_that_its_version_knows(version: int) -> None:
+async def test_a_fenced_producer_gets_an_error_code_that_its_version_knows(version: int) -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("t")
         producer = await producer_of(asker, newer=False)

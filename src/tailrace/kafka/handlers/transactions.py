@@ -92,13 +92,13 @@ class TransactionHandlers:
                 await self._transactions.add_partitions(request.v3_and_below_transactional_id, producer, partitions)
             except TailraceError as error:
                 codes = [_code(context, error)] * len(codes)
-        told = iter(codes)
+        code_of_each = iter(codes)
         return AddPartitionsToTxnResponse(
             results_by_topic_v3_and_below=tuple(
                 AddPartitionsToTxnTopicResult(
                     name=topic.name,
                     results_by_partition=tuple(
-                        AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=next(told))
+                        AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=next(code_of_each))
                         for number in topic.partitions
                     ),
                 )
@@ -115,7 +115,7 @@ class TransactionHandlers:
         return AddOffsetsToTxnResponse()
 
     async def commit_offsets(self, context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
-        speaker = MemberIdentity(request.member_id, request.generation_id, request.group_instance_id)
+        member = MemberIdentity(request.member_id, request.generation_id, request.group_instance_id)
         commits = [
             OffsetCommit(
                 topic.name,
@@ -134,19 +134,19 @@ class TransactionHandlers:
                 _identity(request.producer_id, request.producer_epoch),
                 request.group_id,
                 commits,
-                lambda: self._groups.check_commit(request.group_id, speaker, in_transaction=True),
+                lambda: self._groups.check_commit(request.group_id, member, in_transaction=True),
                 adds_group=context.version >= _GROUP_ADDED_SINCE,
             )
         except TailraceError as error:
             outcomes = [error] * len(commits)
-        told = iter(outcomes)
+        outcome_of_each = iter(outcomes)
         return TxnOffsetCommitResponse(
             topics=tuple(
                 TxnOffsetCommitResponseTopic(
                     name=topic.name,
                     partitions=tuple(
                         TxnOffsetCommitResponsePartition(
-                            partition_index=partition.partition_index, error_code=_code(context, next(told))
+                            partition_index=partition.partition_index, error_code=_code(context, next(outcome_of_each))
                         )
                         for partition in topic.partitions
                     ),

@@ -1,4 +1,4 @@
-"""Answers that other suites hold against Kafka's. What is expected here is what Apache Kafka 4.3.1 said when it was asked."""
+"""Responses that other suites compare with Kafka's. The expected ones are those of Apache Kafka 4.3.1."""
 
 from typing import Any
 
@@ -102,7 +102,7 @@ async def create(asker: Asker, name: str, **fields: Any) -> int:
 
 @pytest.mark.parametrize("what", WRONG)
 @on_loop
-async def test_a_topic_that_exists_is_told_before_what_is_wrong_with_the_request(what: str) -> None:
+async def test_an_existing_topic_is_reported_before_other_errors(what: str) -> None:
     fields, code = WRONG[what]
     async with running_asker() as asker:
         await asker.broker.topics.create("there")
@@ -114,7 +114,7 @@ async def test_a_topic_that_exists_is_told_before_what_is_wrong_with_the_request
 
 
 @on_loop
-async def test_operations_are_told_to_those_who_ask() -> None:
+async def test_authorized_operations_are_returned_if_asked_for() -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("t")
         named = tuple(MetadataRequestTopic(name=name) for name in ("t", "a b", "gone"))
@@ -157,8 +157,8 @@ def named(*ids: str) -> bytes:
 
 @pytest.mark.parametrize("name", ["_changes.shop.orders", "_changes.x", "_routes"])
 @on_loop
-async def test_producers_to_a_missing_topic_of_the_servers_own_are_refused_at_once(name: str) -> None:
-    """With a code at which they give up, not one at which they wait for the topic to be made."""
+async def test_producers_to_a_missing_reserved_topic_are_rejected_at_once(name: str) -> None:
+    """With a code that makes producers fail, not one that makes them wait for the topic to be created."""
     async with running_asker() as asker:
         assert await produce_to(asker, name, named("a")) == (POLICY_VIOLATION, -1)
         for may_create, code in ((True, INVALID_TOPIC), (False, UNKNOWN_TOPIC)):
@@ -168,17 +168,17 @@ async def test_producers_to_a_missing_topic_of_the_servers_own_are_refused_at_on
 
 
 @on_loop
-async def test_acks_of_duplicates_name_the_records_that_are_there_or_none() -> None:
+async def test_duplicates_are_acknowledged_with_the_stored_offset_or_none() -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("t", 2, options=options(dedup="id"))
         assert await produce_to(asker, "t", named("a", "b", "c")) == (0, 0)
-        # All of them are there, one after another.
+        # All of them are stored, one after another.
         assert await produce_to(asker, "t", named("b", "c")) == (0, 1)
-        # The second follows where the first was stored before.
+        # The second one follows the first one, which was stored before.
         assert await produce_to(asker, "t", named("c", "d")) == (0, 2)
-        # These are where no single number can say; whatever a client adds to it is no offset.
+        # No single base offset fits these, so the response has none.
         code, told = await produce_to(asker, "t", named("d", "a", "e"))
         assert code == 0
         assert told + 2 < 0
-        # This one is in another partition.
+        # This one is stored in another partition.
         assert await produce_to(asker, "t", named("a"), partition=1) == (0, -1)
