@@ -17,6 +17,7 @@ import typer
 from tailrace.cli.errors import ExitCode
 from tailrace.cli.serve import ACCEPT_LOSS_HELP
 from tailrace.cli.status_lines import print_status
+from tailrace.model.backoff import Backoff
 from tailrace.model.parent_process import ENDS_WITH_PARENT
 
 _SERVER = "server"
@@ -172,7 +173,8 @@ class _RunningProcess:
         self._ended = ended
         self._until = until
         self._started_at = 0.0
-        self._pause = _FIRST_PAUSE_SECONDS
+        # Without randomness, because only this process comes back.
+        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, lambda: 1.0)
         self._starting = threading.Lock()
         self._is_stopping = False
         self._process: subprocess.Popen[str] | None = None
@@ -220,10 +222,8 @@ class _RunningProcess:
     def pause(self) -> float:
         """Return how long to wait before the next start."""
         if time.monotonic() - self._started_at > _STABLE_SECONDS:
-            self._pause = _FIRST_PAUSE_SECONDS
-        pause = self._pause
-        self._pause = min(2 * pause, _MAX_PAUSE_SECONDS)
-        return pause
+            self._backoff.reset()
+        return self._backoff.next_pause()
 
     def _follow(self, process: "subprocess.Popen[str]") -> None:
         for line in process.stdout or ():

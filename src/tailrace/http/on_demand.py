@@ -12,6 +12,8 @@ from collections.abc import Callable
 from socket import socket
 from typing import TYPE_CHECKING
 
+from tailrace.model.backoff import Backoff
+
 if TYPE_CHECKING:
     from tailrace.http.listener import HttpListener
 
@@ -54,16 +56,16 @@ class HttpOnDemand:
 
     async def _open(self) -> None:
         """Load and start the listener. Retry on errors: the cause may pass, such as too many open files."""
-        pause = _FIRST_RETRY_SECONDS
+        backoff = Backoff(_FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS)
         while True:
+            pause = backoff.next_pause()
             try:
                 self._listener = await self._load()
             except Exception:  # noqa: BLE001  Kafka is served without HTTP, whatever the error is
-                _log.exception("the HTTP listener can't be loaded; retrying in %g s", pause)
+                _log.exception("the HTTP listener can't be loaded; retrying in %.2f s", pause)
             else:
                 return
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _MAX_RETRY_SECONDS)
 
     async def _load(self) -> "HttpListener":
         loop = asyncio.get_running_loop()

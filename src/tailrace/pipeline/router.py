@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tailrace.model.backoff import Backoff
 from tailrace.model.errors import PipelineFencedError
 from tailrace.model.killpoint import killpoint
 from tailrace.model.pipeline import ROUTER, PipelineReport
@@ -97,7 +98,7 @@ class Router:
         """
         with self._tenure as tenure:
             on_lease()
-            pause = _FIRST_PAUSE_SECONDS
+            backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
             slow_starts = 0
             while not self._stopping.is_set():
                 batches = tenure.report.batches
@@ -117,9 +118,8 @@ class Router:
                         raise
                     self._tell_failure(error)
                     if tenure.report.batches > batches:
-                        pause = _FIRST_PAUSE_SECONDS
-                    self._stopping.wait(pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                        backoff.reset()
+                    self._stopping.wait(backoff.next_pause())
                 else:
                     if once:
                         break

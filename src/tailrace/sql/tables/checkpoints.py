@@ -16,6 +16,7 @@ import apsw
 import msgspec
 
 from tailrace.broker.tables.change_log import ChangeLog
+from tailrace.model.backoff import Backoff
 from tailrace.model.commit import Append
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
@@ -65,7 +66,7 @@ class CheckpointTask:
         self._connection: apsw.Connection | None = None
         self._generation = -1
         self._task: asyncio.Task[None] | None = None
-        self._pause = _FIRST_PAUSE_SECONDS
+        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
 
     def start(self) -> None:
         """Finish those that an earlier run of the server has left, and take one of each table that only the file has."""
@@ -93,12 +94,12 @@ class CheckpointTask:
             except Exception as error:  # noqa: BLE001  the top of a worker task; the next attempt may well succeed
                 if is_damage(error):
                     self._on_damage(error)
-                _log.warning("the checkpoint of table %s goes on in %g s: %s", table.name, self._pause, error)
+                pause = self._backoff.next_pause()
+                _log.warning("the checkpoint of table %s goes on in %.2f s: %s", table.name, pause, error)
                 self._checkpoints.want(table)
-                await asyncio.sleep(self._pause)
-                self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
+                await asyncio.sleep(pause)
             else:
-                self._pause = _FIRST_PAUSE_SECONDS
+                self._backoff.reset()
 
     async def _take(self, table: Table) -> None:
         loop = asyncio.get_running_loop()

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from tailrace.broker.tables.change_log import ChangeBatch, ChangeLog, CommittedChanges
+from tailrace.model.backoff import Backoff
 from tailrace.model.errors import OverloadedError, TablesBehindError, TailraceError
 from tailrace.model.ids import Offset, TableId
 from tailrace.model.killpoint import killpoint
@@ -108,7 +109,7 @@ class TableStorage:
         else:
             _log.error("The file of the tables is damaged (%s). It is rebuilt from the log.", error)
         is_rejected = False
-        pause = _FIRST_PAUSE_SECONDS
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS)
         while True:
             self._stats.behind = str(error)
             try:
@@ -131,9 +132,8 @@ class TableStorage:
                     self._replies.reject(jobs, behind)
                     is_rejected = True
                 self._replies.reject(waiting, OverloadedError(f"nothing was written: {again}; try again later"))
-                if not self._queue.pause(pause):
+                if not self._queue.pause(backoff.next_pause()):
                     return False
-                pause = min(2 * pause, _MAX_PAUSE_SECONDS)
                 continue
             self._queue.accept()
             self._stats.behind = ""

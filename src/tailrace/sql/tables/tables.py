@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.tables.change_log import ChangeLog
+from tailrace.model.backoff import Backoff
 from tailrace.model.clock import Clock
 from tailrace.model.errors import UnknownTableError
 from tailrace.model.ids import TableId, TopicId
@@ -174,7 +175,7 @@ class SnapshotTask:
         self._submit = submit
         self._begun = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._pause = _FIRST_PAUSE_SECONDS
+        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
 
     def start(self) -> None:
         """Go on with those that an earlier run of the server has left."""
@@ -205,8 +206,8 @@ class SnapshotTask:
             self._submit(SnapshotJob(snapshot.route, str(self._changes.next_transaction()), done))
             await done
         except Exception as error:  # noqa: BLE001  the top of a worker task; the next turn may well succeed
-            _log.warning("the snapshot of route %d goes on in %g s: %s", snapshot.route, self._pause, error)
-            await asyncio.sleep(self._pause)
-            self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
+            pause = self._backoff.next_pause()
+            _log.warning("the snapshot of route %d goes on in %.2f s: %s", snapshot.route, pause, error)
+            await asyncio.sleep(pause)
         else:
-            self._pause = _FIRST_PAUSE_SECONDS
+            self._backoff.reset()
