@@ -68,7 +68,7 @@ async def test_many_records_are_decoded_alike_before_and_after_the_loops_are_loa
         lengths = sum(len(value(number)) for number in range(RECORDS))
         expected = [(RECORDS, lengths, sum(range(RECORDS)), RECORDS - 1)]
         assert await sql.rows(text) == expected
-        preparation = sql.queries._preparation
-        assert preparation is not None
-        preparation.read_fields.load()
+        planner = sql.queries._planner
+        assert planner is not None
+        planner.read_fields.load()
         assert await sql.rows(text) == expected

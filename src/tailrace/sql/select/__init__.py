@@ -1,1 +1,1 @@
-"""SELECT over topics, `system.*` and the changes of tables, joined with tables: DuckDB over Arrow."""
+"""SELECT over topics, `system.*` and the changes of tables, joined with tables: runs in DuckDB over Arrow."""

@@ -1,4 +1,4 @@
-"""One query, from its tree to its answer: prepared on the event loop, run in a thread, stopped from anywhere."""
+"""One query from its tree to its result: planned on the event loop, run in a thread, stopped from any thread."""
 
 import asyncio
 import threading
@@ -26,14 +26,14 @@ from tailrace.sql.statements import Query
 from tailrace.sql.syntax_trees import with_column_names, with_position
 
 _COPIES = 3
-"""Rows are in memory as they came from DuckDB, as values, and encoded; for a moment all at the same time."""
+"""Rows are in memory as they come from DuckDB, as values, and encoded, for a short time all at once."""
 
 
 class QueryPlanner:
-    """Makes queries ready to run. Lives as long as the server."""
+    """Prepares queries to run. Lives as long as the server."""
 
     def __init__(self, broker: Broker, tables: ReadTables, limits: Limits, workers: WorkerPool | None = None) -> None:
-        """Workers that are given stay with whoever made them."""
+        """Worker processes that are passed in are closed by their owner."""
         self._broker = broker
         self._tables = tables
         self._limits = limits
@@ -42,7 +42,7 @@ class QueryPlanner:
         self.read_fields = FieldReader()
 
     async def prepare(self, query: Query, params: Parameters, answer: ReadAnswer) -> "QueryExecution":
-        """Look up all that the query names. Topics are seen as they are now."""
+        """Look up everything that the query names, with a view of the topics as of now."""
         tree = with_constants(with_column_names(query.tree), by_name(query, params), self._limits)
         sources = resolve(tree, self._find, lambda: tables_and_topics(self._broker))
         views: dict[str, TopicScan] = {}
@@ -55,7 +55,7 @@ class QueryPlanner:
             elif named.kind == "system":
                 table = SYSTEM_TABLES[named.name]
                 relations[source.relation] = SystemRelation(table, table.read(self._broker))
-        # After the topics, so that a row which a record speaks of is there.
+        # Read after the views of topics are taken, so that the row of every record that the query sees exists.
         for source in sources:
             if source.named.kind == "table" and source.named.table is not None:
                 relations[source.relation] = await read_table(
@@ -83,7 +83,7 @@ class QueryPlanner:
         if namespace == NAMESPACE:
             if rest not in SYSTEM_TABLES:
                 raise SqlError(
-                    f"there is no {name!r}; there are {', '.join(f'{NAMESPACE}.{table}' for table in SYSTEM_TABLES)}"
+                    f"there is no table {name!r}; use {', '.join(f'{NAMESPACE}.{table}' for table in SYSTEM_TABLES)}"
                 )
             return NamedSource("system", rest, list(SYSTEM_TABLES[rest].columns))
         table = self._broker.tables.find(name)
@@ -123,7 +123,10 @@ class QueryExecution:
         self._stopped_by: TailraceError | None = None
 
     def run(self, on_start: Callable[[], None], out: ResultStream | None = None) -> Result:
-        """In a thread. `on_start` is called there when the query begins. With `out` all rows go there, and none is returned."""
+        """Run the query in the calling thread.
+
+        `on_start` is called when it starts. With `out`, all rows go there instead of the result.
+        """
         try:
             return self._run(on_start, out)
         except TailraceError as error:
@@ -136,17 +139,17 @@ class QueryExecution:
                 worker, self._worker = self._worker, None
                 was_stopped = self._stopped_by is not None
             if worker is not None:
-                self._workers.give_back(worker, was_stopped=was_stopped)
+                self._workers.release(worker, was_stopped=was_stopped)
 
     def stop(self, why: TailraceError) -> None:
-        """From any thread. The query then fails with this error, unless it has ended."""
+        """Make the query fail with this error, unless it has ended. May be called from any thread."""
         with self._lock:
             self._stopped_by = why
             if self._worker is not None:
                 self._worker.stop()
 
     def interrupt(self) -> None:
-        """The query ends soon with a `QueryLimitError`, and its worker goes on. To be called while it runs."""
+        """Make the query end soon with a `QueryLimitError`, without ending its worker. Call it while the query runs."""
         with self._lock:
             if self._worker is not None:
                 self._worker.interrupt()

@@ -1,8 +1,8 @@
-"""What a query may call and read in DuckDB: a list of functions, and the relations that were made for it. Nothing else.
+"""What a query may call and read in DuckDB: a list of functions, and the relations of the query; nothing else.
 
-The check is made on DuckDB's own parse of the very text that it will run, so nothing that our parser reads otherwise slips
-through. Left out are functions that reach out (files, settings, the catalog, other queries), that wait, and those that make
-large values of small ones: DuckDB's memory limit does not count what a single function call allocates.
+The check uses DuckDB's own parse of the text that it will run, so differences between the parsers can't be exploited. Excluded
+are functions that access files, settings, the catalog or other queries, functions that wait, and functions that make large
+values of small ones, because DuckDB's memory limit does not count what a single function call allocates.
 """
 
 import json
@@ -73,14 +73,14 @@ ALLOWED = frozenset(
     for names in (_OPERATORS, _AGGREGATES, _WINDOWS, _NUMBERS, _TEXT, _TIMES, _JSON, _NESTED, _OTHER)
     for name in names.split()
 )
-"""All that expressions may call."""
+"""All functions that expressions may call."""
 
 TABLE_FUNCTIONS = frozenset(("unnest", "generate_series", "json_each", "json_tree"))
-"""All that may stand in FROM, besides ours. They give rows one at a time, so the time limit bounds them."""
+"""All functions of DuckDB that FROM may use. They return rows one at a time, so the time limit applies to them."""
 
 
 def check_calls(parsed: str, relations: Collection[str]) -> None:
-    """Raises for the first thing that may not be. `parsed` is what DuckDB's `json_serialize_sql` says."""
+    """Raise for the first function or relation that is not allowed. `parsed` is the output of DuckDB's `json_serialize_sql`."""
     tree = json.loads(parsed)
     if tree["error"]:
         raise UnsupportedSqlError(f"the query is not supported: {tree['error_message']}")
@@ -93,13 +93,15 @@ def check_calls(parsed: str, relations: Collection[str]) -> None:
         elif node.get("class") in ("FUNCTION", "WINDOW"):
             name = str(node["function_name"]).lower()
             if name not in (TABLE_FUNCTIONS if id(node) in in_from else ALLOWED):
-                raise UnsupportedSqlError(f"the function {name} is not available here")
+                raise UnsupportedSqlError(
+                    f"the function {name} is not supported; docs/reference/select.md lists those that are"
+                )
 
 
 def _check_relation(node: dict[str, object], ctes: Collection[str], relations: Collection[str]) -> None:
     name = str(node["table_name"])
     if node["schema_name"] or node["catalog_name"] or (name not in relations and name.lower() not in ctes):
-        raise UnsupportedSqlError(f"there is nothing called {name!r} that a query may read")
+        raise UnsupportedSqlError(f"there is no table or topic {name!r} that a query can read")
 
 
 def _ctes(node: dict[str, object]) -> list[dict[str, str]]:

@@ -1,11 +1,11 @@
-"""Queries over topics, `system.*` and change feeds, joined with tables.
+"""Runs queries over topics, `system.*` and change feeds, joined with tables.
 
-What belongs to the event loop is done there: names are looked up, topics are looked at as they are now. DuckDB then runs in a
-process of its own and asks for the rows that it wants, which one of a few threads reads and decodes, without the interpreter's
-lock where it can, so that producers and consumers go on. A query that takes too long is stopped, and so is one whose caller has
-gone. Short ones do not wait for long ones (`sql/query_scheduler.py`).
+Names are looked up on the event loop, where a query also gets its view of the topics. DuckDB then runs in a process of its own
+and requests the rows that it needs. One of a few threads reads and decodes them, without the interpreter's lock where possible,
+so that producers and consumers are served meanwhile. A query is stopped when it takes too long or its caller has gone. Short
+queries do not wait for long ones (`sql/query_scheduler.py`).
 
-Arrow is loaded by the first query, in a thread: the server is ready without it.
+Arrow is loaded by the first query, in a thread, so that the server starts without it.
 """
 
 import asyncio
@@ -38,14 +38,14 @@ class TopicQueries:
         self._threads = ThreadPoolExecutor(2 * limits.query_threads, "tailrace-select")
         self._scheduler = QueryScheduler(limits)
         self._streaming = ThreadPoolExecutor(limits.streamed_answers, "tailrace-select-stream")
-        """Of their own: they wait for their clients, and others must not wait for that."""
+        """Threads for streams only, because they wait for their clients and would block other queries."""
         self._stream_slots = StreamSlots(limits)
         self._running: set[QueryExecution] = set()
-        self._preparation: QueryPlanner | None = None
+        self._planner: QueryPlanner | None = None
         self._is_closed = False
 
     async def run(self, query: Query, params: Parameters, answer: ReadAnswer | None = None) -> Result:
-        """All rows, up to the limit `query_rows`, which take the room of `answer`. Cancel the task to stop it."""
+        """Return all rows, up to `query_rows`, within the memory budget of `answer`. Cancel the task to stop it."""
         return await self._scheduler.run(
             lambda slot: self._attempt(slot, query, params, answer or self._broker.answers.answer())
         )
@@ -55,26 +55,26 @@ class TopicQueries:
         return await self._answered(execution, self._threads, on_start=lambda: slot.begin(execution.interrupt))
 
     async def stream(self, query: Query, params: Parameters, out: ResultStream, answer: ReadAnswer) -> None:
-        """Hand over all rows, however many. Cancel the task to stop it."""
+        """Write all rows to `out`, however many. Cancel the task to stop it."""
         async with self._stream_slots.slot():
             await self._answered(await self._prepared(query, params, answer), self._streaming, out)
 
     def close(self) -> None:
-        """Stop what runs, take nothing new, and wait for the threads."""
+        """Stop the running queries, accept no more, and wait for the threads."""
         self._is_closed = True
         for execution in self._running:
             execution.stop(_closing())
         for threads in (self._threads, self._streaming):
             threads.shutdown(wait=True, cancel_futures=True)
-        if self._preparation is not None:
-            self._preparation.close()
+        if self._planner is not None:
+            self._planner.close()
 
     async def _prepared(self, query: Query, params: Parameters, answer: ReadAnswer) -> "QueryExecution":
         if self._is_closed:
             raise _closing()
-        if self._preparation is None:
-            self._preparation = await asyncio.get_running_loop().run_in_executor(self._threads, self._load)
-        return await self._preparation.prepare(query, params, answer)
+        if self._planner is None:
+            self._planner = await asyncio.get_running_loop().run_in_executor(self._threads, self._load)
+        return await self._planner.prepare(query, params, answer)
 
     def _load(self) -> "QueryPlanner":
         from tailrace.sql.select.execution import QueryPlanner
@@ -95,7 +95,7 @@ class TopicQueries:
             self._running.discard(execution)
             watch.end()
             if not work.cancelled():
-                # Seen, even if the caller has gone.
+                # Retrieved even if the caller has gone, so that asyncio does not log it.
                 work.exception()
 
         self._running.add(execution)
@@ -111,9 +111,9 @@ class TopicQueries:
 
 
 class _TimeLimit:
-    """Stops a query that takes longer than `query_seconds`, or whose rows nobody takes for so long.
+    """Stops a query that takes longer than `query_seconds` in total, or from one part of its stream to the next.
 
-    It must not refer to the query's rows: they would stay in memory until the garbage collector comes by.
+    It must not refer to the rows of the query: they would stay in memory until the garbage collector runs.
     """
 
     def __init__(
@@ -138,18 +138,20 @@ class _TimeLimit:
     def _begin(self, started_at: float) -> None:
         if not self._is_over:
             self._on_start()
-            self._look(started_at)
+            self._check(started_at)
 
-    def _look(self, started_at: float) -> None:
+    def _check(self, started_at: float) -> None:
         since = started_at if self._out is None else max(started_at, self._out.last_part_at)
         left = since + self._seconds - time.monotonic()
         if left > 0:
-            self._timer = self._loop.call_later(left, self._look, started_at)
+            self._timer = self._loop.call_later(left, self._check, started_at)
         else:
             self._execution.stop(
-                QueryLimitError(f"the query took longer than query_seconds allows ({self._seconds}); it was stopped")
+                QueryLimitError(
+                    f"the query took longer than query_seconds allows ({self._seconds}) and was stopped; read fewer records"
+                )
             )
 
 
 def _closing() -> TailraceError:
-    return StoreClosedError("the server is closing; query again after the restart")
+    return StoreClosedError("the server is stopping; run the query again after the restart")

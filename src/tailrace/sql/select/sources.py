@@ -1,8 +1,12 @@
-"""Which records of a topic a query can want, by the conditions of its WHERE: so that the others are not read.
+"""The sources of a query: tables, topics, system tables and change feeds, with the columns and rows that it can need of them.
 
-Only conditions of the form `column = constant` and the like count, joined by AND, on the columns that say where a record is:
-`partition`, `offset`, `cursor` and `timestamp`. DuckDB still checks every row, so bounds may be too wide and must never be
-too narrow. Constants are worked out by DuckDB, in the transaction of the query, so that `now()` means one time.
+Every occurrence of a name becomes a relation of its own in DuckDB (`scan_1`, `scan_2` ...), because each may need other rows.
+The tree is changed to name these relations, so that no other table can be reached.
+
+Bounds say which records of a topic a query can need, so that the others are not read. They come from conditions of the WHERE
+such as `column = constant`, joined by AND, on `partition`, `offset`, `cursor` and `timestamp`. DuckDB still checks every row,
+so bounds may be too wide but never too narrow. DuckDB evaluates the constants in the transaction of the query, so that `now()`
+means one time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,14 +55,14 @@ _CONSTANT_PARTS = (
 
 
 class ValueRange(NamedTuple):
-    """From `low` to `high`, both included; `None` is no bound."""
+    """The values from `low` to `high`, both included; `None` means no bound."""
 
     low: int | None = None
     high: int | None = None
 
 
 class ScanBounds(NamedTuple):
-    """Timestamps in milliseconds."""
+    """The records that a query can need. Timestamps are in milliseconds."""
 
     partitions: frozenset[int] | None = None
     offsets: ValueRange = ValueRange()
@@ -67,46 +71,49 @@ class ScanBounds(NamedTuple):
 
 
 class ScanCondition(NamedTuple):
-    """One side of what a column is compared with. Of `one_of` there is at least one constant."""
+    """A comparison of a column with constants. `one_of` has at least one constant, the others exactly one."""
 
     place: ScanColumn
     side: BoundSide
     constants: Sequence[exp.Expr]
 
 
-def scan_conditions(where: exp.Expr, place_of: Callable[[exp.Column], ScanColumn | None]) -> Iterator[ScanCondition]:
-    """Those that must hold of a row of the source; `place_of` tells which columns are the source's."""
+def scan_conditions(where: exp.Expr, scan_column: Callable[[exp.Column], ScanColumn | None]) -> Iterator[ScanCondition]:
+    """Return the conditions that every row of the source must meet.
+
+    `scan_column` returns the scan column of a column, if it is one.
+    """
     for term in where.flatten() if isinstance(where, exp.And) else (where,):
         term = term.unnest()
         if isinstance(term, exp.And):
-            yield from scan_conditions(term, place_of)
+            yield from scan_conditions(term, scan_column)
         elif isinstance(term, exp.Between) and not term.args.get("symmetric"):
-            yield from _compared(term.this, ("low",), term.args["low"], place_of)
-            yield from _compared(term.this, ("high",), term.args["high"], place_of)
+            yield from _compared(term.this, ("low",), term.args["low"], scan_column)
+            yield from _compared(term.this, ("high",), term.args["high"], scan_column)
         elif isinstance(term, exp.In) and term.expressions and isinstance(term.this, exp.Column):
-            place = place_of(term.this)
+            place = scan_column(term.this)
             if place is not None and all(map(is_constant, term.expressions)):
                 yield ScanCondition(place, "one_of", term.expressions)
         elif type(term) in _SIDES:
             if is_constant(term.expression):
-                yield from _compared(term.this, _SIDES[type(term)], term.expression, place_of)
+                yield from _compared(term.this, _SIDES[type(term)], term.expression, scan_column)
             else:
-                yield from _compared(term.expression, _SIDES[_FLIPPED[type(term)]], term.this, place_of)
+                yield from _compared(term.expression, _SIDES[_FLIPPED[type(term)]], term.this, scan_column)
 
 
 def is_constant(tree: exp.Expr) -> bool:
-    """Whether it has the same value for all rows, each time it is asked for."""
+    """Return whether the expression has the same value for all rows, whenever it is evaluated."""
     return all(isinstance(node, _CONSTANT_PARTS) for node in tree.walk())
 
 
 def constants_query(found: Sequence[ScanCondition]) -> str:
-    """A query for the values of all constants of these conditions, in one row; null for what has none."""
+    """Return a query for the values of all constants of these conditions, in one row; null for those without a value."""
     asked = [_asked(condition.place, constant) for condition in found for constant in condition.constants]
     return f"SELECT {', '.join(asked)}"
 
 
 def scan_bounds(found: Sequence[ScanCondition], answers: Sequence[int | None]) -> ScanBounds:
-    """What the conditions say together, with the answers to `question`."""
+    """Return the bounds that all conditions imply together, given the row of `constants_query`."""
     left = iter(answers)
     spans: dict[str, ValueRange] = {}
     partitions: frozenset[int] | None = None
@@ -132,9 +139,9 @@ def scan_bounds(found: Sequence[ScanCondition], answers: Sequence[int | None]) -
 
 
 def _compared(
-    column: exp.Expr, sides: Sequence[BoundSide], constant: exp.Expr, place_of: Callable[[exp.Column], ScanColumn | None]
+    column: exp.Expr, sides: Sequence[BoundSide], constant: exp.Expr, scan_column: Callable[[exp.Column], ScanColumn | None]
 ) -> Iterator[ScanCondition]:
-    place = place_of(column) if isinstance(column, exp.Column) else None
+    place = scan_column(column) if isinstance(column, exp.Column) else None
     if place is not None and is_constant(constant):
         for side in sides:
             yield ScanCondition(place, side, (constant,))
@@ -152,7 +159,7 @@ def _narrowed(span: ValueRange, low: int | None, high: int | None) -> ValueRange
 
 
 def _within(partitions: frozenset[int] | None, span: ValueRange) -> frozenset[int] | None:
-    """One partition, where that is all a span leaves."""
+    """Return the one partition that a range leaves, if it leaves one."""
     if partitions is None and span.low is not None and span.low == span.high:
         return frozenset((span.low,))
     return partitions
@@ -170,10 +177,10 @@ SCAN_COLUMNS: Mapping[str, ScanColumn] = {
     "cursor": "cursor",
     "timestamp": "timestamp",
 }
-"""Columns of a topic that say where a record is."""
+"""The columns of a topic for which there are bounds."""
 
 CHANGE_SCAN_COLUMNS: Mapping[str, ScanColumn] = {"_commit_version": "cursor", "_commit_timestamp": "timestamp"}
-"""The same of the changes of a table."""
+"""The columns of the changes of a table for which there are bounds."""
 
 
 CHANGES_FUNCTION = "table_changes"
@@ -182,14 +189,14 @@ SourceKind = Literal["topic", "system", "table", "changes"]
 
 
 class NamedSource(NamedTuple):
-    """What a name means."""
+    """What a name refers to."""
 
     kind: SourceKind
     name: str
     columns: Sequence[str]
-    """What `SELECT *` shows."""
+    """The columns of `SELECT *`."""
     hidden: Sequence[str] = ()
-    """What it does not show, and a query may name."""
+    """Columns that `SELECT *` does not return, but a query may name."""
     table: Table | None = None
 
 
@@ -197,20 +204,20 @@ class QuerySource(NamedTuple):
     relation: str
     named: NamedSource
     columns: Sequence[str]
-    """Those that the query can want: of a topic, for changes."""
+    """The columns that the query can need; for changes, those of the change topic."""
     conditions: Sequence[ScanCondition]
-    """On where a record is: of a topic, for changes."""
+    """Conditions on scan columns; for changes, on those of the change topic."""
     where: Sequence[exp.Expr]
-    """On columns of a table."""
+    """Conditions on columns of a table."""
 
 
 FindSource = Callable[[str], NamedSource | None]
 ListNames = Callable[[], Iterable[str]]
-"""What a query could name."""
+"""Returns the names that a query could use."""
 
 
 def resolve(tree: exp.Expr, find: FindSource, names: ListNames = lambda: ()) -> list[QuerySource]:
-    """Find all sources and put their relations into the tree, which is changed."""
+    """Return all sources, and replace them by their relations in the tree."""
     nodes = [node for node in tree.find_all(exp.Table) if not is_cte(node)]
     meant = {id(node): named for node in nodes if (named := _meaning(node, find, names)) is not None}
     mentioned = {node.name.lower() for node in tree.find_all(exp.Identifier)}
@@ -225,14 +232,14 @@ def resolve(tree: exp.Expr, find: FindSource, names: ListNames = lambda: ()) -> 
         terms = [] if node.alias_column_names else list(_terms(node, alias, named, meant))
         sources.append(_placed(node, f"scan_{number}", alias, named, columns, terms))
     for column in tree.find_all(exp.Column):
-        # What stands before a column's table is a namespace, and relations have none.
+        # A qualifier before the table of a column is a namespace, and relations have none.
         column.set("db", None)
         column.set("catalog", None)
     return sources
 
 
 def _meaning(node: exp.Table, find: FindSource, names: ListNames) -> NamedSource | None:
-    """`None` for functions of DuckDB's."""
+    """Return what a name in FROM refers to, or `None` for a function of DuckDB."""
     if isinstance(node.this, exp.Func):
         if node.this.name.lower() != CHANGES_FUNCTION:
             return None
@@ -249,7 +256,11 @@ def _changes_of(call: exp.Func, find: FindSource) -> NamedSource:
     arguments = call.expressions
     place = position_of(call) or ()
     if not 1 <= len(arguments) <= 3 or not (isinstance(arguments[0], exp.Literal) and arguments[0].is_string):
-        raise SqlError(f"write {CHANGES_FUNCTION}('namespace.table' [, from_cursor [, to_cursor]])", *place)
+        raise SqlError(
+            f"the arguments of {CHANGES_FUNCTION} are not valid; write {CHANGES_FUNCTION}('namespace.table' [, from_cursor [,"
+            " to_cursor]])",
+            *place,
+        )
     if not all(map(is_constant, arguments[1:])):
         raise SqlError(f"the cursors of {CHANGES_FUNCTION} must be constants", *place)
     named = find(arguments[0].name)
@@ -261,7 +272,7 @@ def _changes_of(call: exp.Func, find: FindSource) -> NamedSource:
 def _placed(
     node: exp.Table, relation: str, alias: str, named: NamedSource, columns: Sequence[str], terms: Sequence[exp.Expr]
 ) -> QuerySource:
-    """Put the relation where the name stood."""
+    """Replace a name by its relation."""
     given = node.args.get("alias")
     table_alias = exp.TableAlias(
         this=exp.to_identifier(alias, quoted=True), columns=given.args.get("columns") if given is not None else None
@@ -314,7 +325,7 @@ def _pushed(terms: Sequence[exp.Expr], table: Table) -> list[exp.Expr]:
 
 
 def _terms(node: exp.Table, alias: str, named: NamedSource, meant: Mapping[int, NamedSource]) -> Iterator[exp.Expr]:
-    """The terms of the WHERE around a source that speak of this source alone. They hold of every row that comes through."""
+    """Return the terms of the WHERE around a source that concern only this source; every row of the result meets them."""
     select = node.find_ancestor(exp.Select)
     where = select.args.get("where") if select is not None else None
     if select is None or where is None or not _is_direct(node, select):
@@ -340,25 +351,25 @@ def _is_direct(node: exp.Table, select: exp.Select) -> bool:
 
 
 def _beside(select: exp.Select) -> list[exp.Expr]:
-    """All that stands in the FROM of a SELECT."""
+    """Return everything in the FROM of a SELECT."""
     first = select.args.get("from_")
     joined = [join.this for join in select.args.get("joins") or ()]
     return [*([first.this] if first is not None else []), *joined, *(select.args.get("laterals") or ())]
 
 
 def _lacks(other: exp.Expr, name: str, meant: Mapping[int, NamedSource]) -> bool:
-    """Whether it is known to have no column of that name."""
+    """Return whether a source is known to have no column of that name."""
     named = meant.get(id(other))
     return named is not None and name.lower() not in {column.lower() for column in (*named.columns, *named.hidden)}
 
 
 def _shows_all(tree: exp.Expr) -> bool:
-    """Whether the query takes columns that it does not name: by a star, by COLUMNS(...) or in a NATURAL JOIN."""
+    """Return whether the query uses columns that it does not name: by a star, by COLUMNS(...) or in a NATURAL JOIN."""
     stars = any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star))
     natural = any(join.args.get("method") == "NATURAL" for join in tree.find_all(exp.Join))
     return stars or natural or tree.find(exp.Columns) is not None
 
 
 def _columns_alone(tree: exp.Expr) -> set[str]:
-    """Names that stand without a table; one that is the name of a source means its whole row."""
+    """Return the column names without a table; one that is the name of a source means its whole row."""
     return {column.name.lower() for column in tree.find_all(exp.Column) if not column.table}

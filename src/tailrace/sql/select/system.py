@@ -1,6 +1,6 @@
-"""`system.*`: what the server knows of itself, as tables. `docs/reference/system-tables.md` describes every column.
+"""`system.*`: the state of the server as tables. `docs/reference/system-tables.md` describes every column.
 
-A table is read in two steps: what belongs to the event loop is taken there, the rest in the thread that runs the query.
+A table is read in two steps: state of the event loop is read there, the rest in the thread that runs the query.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ _TIME = pa.timestamp("us")
 class SystemTable(NamedTuple):
     columns: Mapping[str, pa.DataType]
     read: Callable[[Broker], ReadRows]
-    """Called on the event loop; what it returns, in a thread."""
+    """Called on the event loop; the function that it returns is called in a thread."""
 
 
 class SystemRelation:

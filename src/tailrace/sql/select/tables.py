@@ -1,7 +1,11 @@
-"""Tables as relations, for queries that join them with topics: read from SQLite before, then held in memory.
+"""Tables and their changes as relations, for queries that join them with topics.
 
-Only the columns that the query names are read, and only the rows that simple conditions of its WHERE let through. DuckDB checks
-every row again.
+The rows of a table are read from SQLite first and then kept in memory: only the columns that the query names, and only the rows
+that match simple conditions of its WHERE. DuckDB checks every row again.
+
+`table_changes('chat.messages' [, from_cursor [, to_cursor]])` becomes a subquery over the change topic of the table. Each image
+of a row in a change event becomes a row, with the column types of the table and with `_change_type`, `_commit_version` (the
+cursor) and `_commit_timestamp`, named as in Spark and Delta.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +28,7 @@ _ROWS_AT_ONCE = 10_000
 
 
 class ReadTables(Protocol):
-    """See `sql.tables`."""
+    """Runs queries over tables; see `sql.tables`."""
 
     async def query(self, query: Query, params: Parameters, *, most_rows: int | None = None) -> Result: ...
 
@@ -45,7 +49,7 @@ class TableRelation:
 async def read_table(
     tables: ReadTables, table: Table, wanted: Sequence[str], where: Sequence[exp.Expr], limits: Limits
 ) -> TableRelation:
-    """`where` are conditions on columns of the table, as `can_push` takes them."""
+    """Read a table. `where` are conditions on its columns that `can_push` accepts."""
     columns = [column for column in table.columns if column.name in wanted] or list(table.columns[:1])
     tree = exp.select(*(exp.column(column.name, quoted=True) for column in columns)).from_(_named(table))
     for condition in where:
@@ -54,14 +58,16 @@ async def read_table(
     found = await tables.query(query, (), most_rows=limits.joined_rows)
     if found.truncated:
         raise QueryLimitError(
-            f"the query reads more than {limits.joined_rows} rows of table {table.name!r} to join them (joined_rows);"
-            " narrow them down by a condition on a column of the table"
+            f"the query needs more than {limits.joined_rows} rows of table {table.name!r} for a join (joined_rows);"
+            " restrict them by a condition on a column of the table"
         )
     return TableRelation(columns, found.rows)
 
 
 def can_push(condition: exp.Expr, column: Column) -> bool:
-    """Whether both engines mean the same by it: a column of a plain type beside constants of that type."""
+    """Return whether a condition means the same in both engines: it compares a column of a plain type with constants of that
+    type.
+    """
     if not isinstance(condition, exp.EQ | exp.GT | exp.GTE | exp.LT | exp.LTE | exp.In | exp.Between):
         return False
     constants = [
@@ -113,16 +119,16 @@ COMMIT_TIMESTAMP = "_commit_timestamp"
 META_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 
 TOPIC_COLUMNS_READ = ("offset", "cursor", "timestamp", "value")
-"""What the subquery reads of the change topic."""
+"""The columns of the change topic that the subquery reads."""
 
 
 def changes_sql(table: Table, relation: str, wanted: Sequence[str], low: str | None, high: str | None) -> str:
-    """In DuckDB's SQL, over the relation that holds the change topic. Only the wanted columns are taken from the events.
+    """Return the subquery in DuckDB's SQL, over the relation of the change topic. Only the wanted columns are extracted.
 
-    `low` and `high` are the SQL of the cursors that bound it, both included.
+    `low` and `high` are the SQL of the cursors that limit it, both included.
     """
     columns = [_column(column) for column in table.columns if column.name in wanted]
-    # What snapshots have read is no change.
+    # Rows that snapshots have read are not changes.
     bounds = ["""json_extract_string("value", '$.op') <> 'read'"""]
     bounds += [f'"cursor" >= {low}'] if low is not None else []
     bounds += [f'"cursor" <= {high}'] if high is not None else []
@@ -163,7 +169,7 @@ def _value(kind: ColumnType, path: str) -> str:
 
 
 def _items(kind: ColumnType, json: str) -> str:
-    """A list out of its JSON; bytes are base64 in it."""
+    """Return the SQL for a list in JSON, in which bytes are base64."""
     if kind.element is not None and kind.element.kind == "bytes":
         return f"list_transform(CAST({json} AS VARCHAR[]), lambda item: from_base64(item))"
     return json
@@ -221,5 +227,5 @@ def arrow_type(kind: ColumnType) -> pa.DataType:
 
 
 def _fits(decimal: ColumnType) -> bool:
-    """DuckDB's decimals have a precision, and not a large one. Others are doubles there."""
+    """Return whether DuckDB has a decimal of this precision. Others become doubles."""
     return decimal.precision is not None and decimal.precision <= _MAX_DIGITS

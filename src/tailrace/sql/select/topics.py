@@ -1,4 +1,10 @@
-"""Topics as relations: decoded while they are read, only the columns that the query names, only the batches it can want."""
+"""Topics as relations: decoded while they are read, with only the columns that a query names and only the batches it can need.
+
+Records are decoded by plain Python at first, and by compiled loops once there is much to read. Loading the loops takes a second
+and tens of megabytes, which small queries do without. Compiling them, the first time on a machine, takes several seconds more
+and mostly holds the interpreter's lock, so another process compiles them and leaves the code where this one finds it. Queries
+continue with the plain decoder meanwhile, unless they have so much to read that waiting is faster.
+"""
 
 import logging
 import subprocess
@@ -46,10 +52,10 @@ TOPIC_COLUMNS: Mapping[str, pa.DataType] = {
     "payload_mode": pa.string(),
     "message_id": pa.string(),
 }
-"""What `SELECT *` shows."""
+"""The columns of `SELECT *`."""
 
 HIDDEN_COLUMNS: Mapping[str, pa.DataType] = {"key_bytes": pa.binary(), "value_bytes": pa.binary()}
-"""What a query gets when it names them."""
+"""Columns that a query gets only if it names them."""
 
 _TIME = ("timestamp",)
 _EARLIEST_MS = -62_135_596_800_000
@@ -79,7 +85,7 @@ class TopicRelation:
         self._nothing = pa.RecordBatch.from_pylist([], schema=self.schema)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Some are empty: where much is read and nothing of it can match, so that the query can be stopped there."""
+        """Yield the records. Some batches are empty, so that a query can be stopped while it reads much that can't match."""
         for view in self._view.partitions:
             if self._bounds.partitions is None or view.partition.number in self._bounds.partitions:
                 yield from self._partition(view)
@@ -91,9 +97,9 @@ class TopicRelation:
                 if not chosen:
                     yield self._nothing
                     continue
-                # Where the partition starts within a batch, what lies before is not to be seen.
+                # Where the partition starts within a batch, the records before its start are hidden.
                 hidden = max(0, wanted.start - read_header(chosen[0].batch).base_offset)
-                # Not in a loop, whose variables would hold on to what was decoded until the next piece is.
+                # Not in a loop, whose variables would keep decoded batches in memory until the next one is decoded.
                 yield from map(self._converted, filter(_has_rows, self._decoded(view, chosen, hidden)))
 
     def _wanted(self, view: PartitionScan) -> Sequence[ScanRange]:
@@ -117,18 +123,19 @@ class TopicRelation:
         return ScanRange(start, end)
 
     def _chosen(self, view: PartitionScan, piece: ScanPart) -> Sequence[PlacedBatch]:
-        """Those that can hold a record of the wanted times."""
+        """Return the batches that can have a record within the wanted times."""
         low, high = self._bounds.timestamps
         if low is None and high is None:
             return piece.batches
         heads = [read_header(placed.batch) for placed in piece.batches]
-        # A sender may leave the newest time out of the head, and still give its records times.
+        # A producer may leave out the newest time in the header and still give its records times.
         new_enough = [low is None or head.max_timestamp >= low or head.max_timestamp < 0 for head in heads]
         old_enough = [True] * len(heads) if high is None else self._old_enough(view, piece, heads, high)
         return [placed for placed, new, old in zip(piece.batches, new_enough, old_enough, strict=True) if new and old]
 
     def _old_enough(self, view: PartitionScan, piece: ScanPart, heads: Sequence[BatchHeader], high: int) -> Sequence[bool]:
-        """Whether each batch holds a record before the upper bound: of those that go beyond it, the times are looked at."""
+        """Return whether each batch has a record before the upper bound; those that extend beyond it are decoded to find"
+        " out."""
         goes_beyond = [head.max_timestamp > high or head.max_timestamp < 0 for head in heads]
         doubtful = [at for at, beyond in enumerate(goes_beyond) if beyond]
         oldest = self._oldest([piece.batches[at] for at in doubtful], [heads[at] for at in doubtful])
@@ -138,7 +145,7 @@ class TopicRelation:
         return [not beyond or next(found) <= high for beyond in goes_beyond]
 
     def _oldest(self, placed: Sequence[PlacedBatch], heads: Sequence[BatchHeader]) -> Sequence[int]:
-        """The oldest time in each batch, leaving out those that are shown as null: no condition holds of these."""
+        """Return the oldest time in each batch, without times that are shown as null, which no condition matches."""
         oldest = [head.max_timestamp for head in heads]
         own = [at for at, head in enumerate(heads) if not head.attributes & TIMESTAMP_TYPE_MASK]
         if own:
@@ -151,7 +158,8 @@ class TopicRelation:
         return oldest
 
     def _oldest_or_unknown(self, placed: PlacedBatch, head: BatchHeader) -> int:
-        """A batch that can't be decoded may hold any time: it is read, and what is wrong with it is told."""
+        """Return the oldest time of a batch. One that can't be decoded may have any time; it is read, which reports its"
+        " error."""
         try:
             (found,) = self._oldest_of([placed], [head])
         except InvalidRequestError:
@@ -166,7 +174,7 @@ class TopicRelation:
         return found
 
     def _decoded(self, view: PartitionScan, placed: Sequence[PlacedBatch], hidden: int) -> Iterator[pa.RecordBatch]:
-        """All but the first so many records, which are in the first batch."""
+        """Yield the records without the first `hidden` ones, which are all in the first batch."""
         number = view.partition.number
         first = read_header(placed[0].batch).base_offset
 
@@ -212,7 +220,7 @@ def _converted(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _timestamps(column: pa.Array) -> pa.Array:
-    """In microseconds; null where a record has none, or one that no calendar shows."""
+    """Return timestamps in microseconds, null for records without one or with one outside of the years 1 to 9999."""
     millis = column.view(pa.int64()).to_numpy(zero_copy_only=False)
     unknown = _are_unknown(millis)
     if unknown.any():
@@ -235,7 +243,10 @@ _log = logging.getLogger(__name__)
 
 
 class FieldReader:
-    """May be called from any thread."""
+    """Fast path of `wire`'s plain decoder: switches to the compiled loops once 20,000 records were read. Thread-safe.
+
+    `tests/property/test_arrow.py` holds both equal.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -252,7 +263,7 @@ class FieldReader:
         return self._read(chunk, limits)
 
     def load(self) -> None:
-        """Load the loops now, and return when that is done or turned out to be impossible here."""
+        """Load the compiled loops now, and return when that has succeeded or failed."""
         self._count(_MUCH_RECORDS)
         self._is_loaded.wait()
 
@@ -272,13 +283,13 @@ class FieldReader:
 
             self._read = load_compiled_fields()
         except (ImportError, OSError, subprocess.SubprocessError) as error:
-            _log.warning("Records are decoded without compiled loops, many times slower: %s", error)
+            _log.warning("Records are decoded without compiled loops, which is many times slower: %s", error)
         finally:
             self._is_loaded.set()
 
 
 def _are_compiled() -> bool:
-    """Whether there are compiled loops beside the code, where numba puts them if it can."""
+    """Return whether compiled loops are beside the code, where numba puts them if it can."""
     found = find_spec(_KERNELS)
     if found is None or found.origin is None:
         return False

@@ -1,8 +1,10 @@
-"""Our SQL to DuckDB's: what the two mean differently is put right in the tree; sqlglot writes the rest.
+"""Translates queries to DuckDB's SQL: the tree is changed where the two differ, and sqlglot writes the rest.
 
-- `->` and `->>` on the key or value of a record give null where it is no JSON: not every producer writes JSON, and one record
+- `->` and `->>` on the key or value of a record return null if it is not JSON: not every producer writes JSON, and one record
   must not fail a query over millions. Paths may be written `'id'` or `'$.id'`.
-- A query gives at most so many rows as are wanted.
+- Parameters become constants in the tree. A string then behaves like one that is written in the query, which DuckDB converts to
+  a timestamp, a UUID or a number where one is needed; as a parameter of DuckDB it would only be text.
+- The number of rows is limited.
 """
 
 import math
@@ -21,7 +23,7 @@ _JSON_TEXTS = frozenset(("key", "value"))
 
 
 def to_duckdb(tree: exp.Expr, most_rows: int | None) -> str:
-    """The tree is changed. `None` is any number of rows."""
+    """Return the query as SQL. The tree is changed. `None` means any number of rows."""
     _loosen_json(tree)
     return (tree if most_rows is None else _limited(tree, most_rows)).sql(dialect="duckdb", identify=True)
 
@@ -56,7 +58,7 @@ def _limited(tree: exp.Expr, most_rows: int) -> exp.Expr:
 
 
 def with_constants(tree: exp.Expr, values: Mapping[str, object], limits: Limits) -> exp.Expr:
-    """A copy of the tree with the values in the places of its parameters."""
+    """Return a copy of the tree with the values in place of its parameters."""
     _check_size(values.values(), limits)
 
     def replaced(node: exp.Expr) -> exp.Expr:
@@ -66,7 +68,7 @@ def with_constants(tree: exp.Expr, values: Mapping[str, object], limits: Limits)
 
 
 def _check_size(values: Iterable[object], limits: Limits) -> None:
-    """Each item of a list becomes a node of the tree, as if it had been written in the text."""
+    """Limit the number of values: each item of a list becomes a node of the tree, as if it were written in the text."""
     items = 0
     waiting = [values]
     while waiting:
@@ -74,8 +76,9 @@ def _check_size(values: Iterable[object], limits: Limits) -> None:
             items += 1
             if items > limits.statement_nodes:
                 raise LimitExceededError(
-                    f"the parameters of the query hold more than {limits.statement_nodes} values (statement_nodes); narrow it"
-                    " down, or put the values into a table and join it"
+                    f"the parameters of the query have more than {limits.statement_nodes} values (statement_nodes); send"
+                    " fewer, or"
+                    " insert them into a table and join it"
                 )
             if isinstance(value, list | tuple):
                 waiting.append(value)
@@ -107,7 +110,10 @@ def constant_expression(value: object) -> exp.Expr:
             return exp.Array(expressions=[constant_expression(item) for item in value])
         case dict():
             return _cast(msgspec.json.encode(value).decode(), "JSON")
-    raise SqlError(f"a parameter can't be a {type(value).__name__}")
+    raise SqlError(
+        f"a parameter can't be a {type(value).__name__}; use a type that JSON has, or bytes, a date, a time, a UUID or a"
+        " Decimal"
+    )
 
 
 def _number(text: str) -> exp.Expr:
@@ -116,7 +122,7 @@ def _number(text: str) -> exp.Expr:
 
 
 def _text(value: str) -> exp.Expr:
-    # The text of a query ends at a character 0, so such a string travels in hexadecimal digits.
+    # DuckDB ends the text of a query at a character 0, so such a string is sent in hexadecimal.
     if "\0" in value:
         return exp.Anonymous(this="decode", expressions=[constant_expression(value.encode())])
     return exp.Literal.string(value)

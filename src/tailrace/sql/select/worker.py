@@ -1,7 +1,11 @@
-"""DuckDB for one query at a time: in memory, and locked in.
+"""The process that runs DuckDB for a server, one query at a time; the server sends it the rows.
 
-A session can't reach files, the network, extensions or its own settings; it has a bound on memory and threads. What DuckDB says
-when something is wrong becomes one of our errors here.
+The DuckDB session is in memory and isolated: it can't access files, the network, extensions or its own settings, and its memory
+and threads are limited. DuckDB limits what it keeps, but a single call such as `replace` may allocate gigabytes, so the kernel
+limits the process too; exceeding that is an error of the query and does not end the server.
+
+A query that must stop is stopped by ending the process; one that only makes room for others is interrupted, and the process
+goes on. The process ends by itself when the server has gone, even during a query, or when a query exceeds its time limit.
 """
 
 import os
@@ -43,13 +47,13 @@ from tailrace.sql.select.worker_protocol import (
 )
 
 _ROWS_AT_ONCE = 512
-# Half of the machine is for producers and consumers.
+# Half of the processors are left for producers and consumers.
 _THREADS = max(1, (os.cpu_count() or 1) // 2)
 _FOREIGN_ERRORS = (duckdb.Error, pa.ArrowException, OSError, MemoryError)
 
 
 class QueryInterrupted(Exception):
-    """The query was told to make room for others."""
+    """The query was interrupted to make room for others."""
 
 
 class DuckDbSession:
@@ -63,7 +67,7 @@ class DuckDbSession:
                 "autoinstall_known_extensions": "false",
                 "autoload_known_extensions": "false",
                 "enable_external_access": "false",
-                # As in PostgreSQL and SQLite: 7 / 2 is 3.
+                # As in PostgreSQL and SQLite, 7 / 2 is 3.
                 "integer_division": "true",
                 "max_temp_directory_size": "0KB",
                 "memory_limit": f"{query_bytes}B",
@@ -76,21 +80,21 @@ class DuckDbSession:
         self._connection.execute("SET lock_configuration = true")
 
     def begin(self) -> None:
-        """From here on `now()` is one time."""
+        """Start a transaction, within which `now()` does not change."""
         self._connection.execute("BEGIN")
 
     def constants(self, question: str) -> Sequence[int | None]:
-        """One row of numbers."""
+        """Return one row of numbers."""
         try:
             (row,) = self._connection.execute(question).fetchall()
         except _FOREIGN_ERRORS as error:
-            raise self._in_our_words(error) from error
+            raise self._converted_error(error) from error
         return tuple(row)
 
     def run(
         self, text: str, relations: Mapping[str, Relation]
     ) -> tuple[Sequence[AnswerColumn], pa.Schema, Iterator[pa.RecordBatch]]:
-        """The query's columns and rows, which are made while they are read."""
+        """Return the columns and rows of a query; rows are produced while they are read."""
         try:
             ((parsed,),) = self._connection.execute("SELECT json_serialize_sql($1::VARCHAR)", [text]).fetchall()
             check_calls(parsed, relations.keys())
@@ -104,13 +108,13 @@ class DuckDbSession:
             ]
             reader = found.to_arrow_reader(_ROWS_AT_ONCE)
         except _FOREIGN_ERRORS as error:
-            raise self._in_our_words(error) from error
+            raise self._converted_error(error) from error
         return columns, reader.schema, self._batches(reader)
 
     def reset(self) -> bool:
-        """Forget the query, and say whether the session is fit for another one."""
+        """Discard the query, and return whether the session can run another one."""
         try:
-            # First, for a query that failed leaves a transaction in which nothing else can be done.
+            # This comes first, because a failed query leaves a transaction in which nothing else works.
             self._connection.execute("ROLLBACK")
             for name in self._names:
                 self._connection.unregister(name)
@@ -120,7 +124,7 @@ class DuckDbSession:
         return True
 
     def interrupt(self) -> None:
-        """From any thread: make the query that runs fail. Without one it does nothing."""
+        """Make the running query fail, if there is one. May be called from any thread."""
         self._connection.interrupt()
 
     def close(self) -> None:
@@ -131,27 +135,28 @@ class DuckDbSession:
             with reader:
                 yield from reader
         except _FOREIGN_ERRORS as error:
-            raise self._in_our_words(error) from error
+            raise self._converted_error(error) from error
 
-    def _in_our_words(self, error: Exception) -> SqlError | QueryInterrupted:
+    def _converted_error(self, error: Exception) -> SqlError | QueryInterrupted:
         said = str(error).split("\n\nLINE ")[0]
         if isinstance(error, duckdb.InterruptException) or "INTERRUPT Error" in said:
-            return QueryInterrupted("the query made room for others")
+            return QueryInterrupted("the query was interrupted to make room for others")
         if isinstance(error, duckdb.OutOfMemoryException | MemoryError) or "Out of Memory Error" in said:
             return QueryLimitError(
-                f"the query takes more memory than query_bytes allows ({self._query_bytes}); narrow it down by WHERE, or select"
-                " fewer columns"
+                f"the query needs more memory than query_bytes allows ({self._query_bytes}); restrict it by WHERE, or select"
+                " fewer"
+                " columns"
             )
         _, _, words = said.partition("Error: ")
-        # It goes on with settings that nobody can change here.
+        # The rest suggests settings that can't be changed here.
         words = words.partition(" Use TRY(...)")[0]
         return SqlError(f"the query can't be run: {words or said}")
 
 
-_SPARE_SECONDS = 5
-_SPARE_BYTES = 256 * MIB
+_EXTRA_SECONDS = 5
+_EXTRA_BYTES = 256 * MIB
 _STEPS = 2
-"""How many times `query_bytes` one step of a query may take besides what DuckDB keeps."""
+"""How many times `query_bytes` one step of a query may take in addition to what DuckDB keeps."""
 
 
 class QueryWorker:
@@ -163,29 +168,29 @@ class QueryWorker:
         self._scans = count()
         self._asked = 0
         self._is_running = False
-        """Whether a query may be interrupted; what goes on before and after it may not."""
+        """Whether a query runs that may be interrupted; what happens before and after it may not."""
         self._interrupting = threading.Lock()
 
     def serve(self) -> None:
-        """Until a query leaves the session unfit for another one."""
+        """Run queries until one leaves the session unusable."""
         is_ready = True
         while is_ready:
             self._channel.send(WorkerReady())
             message, _ = self._channel.receive()
-            signal.alarm(self._seconds + _SPARE_SECONDS)
+            signal.alarm(self._seconds + _EXTRA_SECONDS)
             is_ready = self._answer(message)
             signal.alarm(0)
 
-    def interrupt_as_told(self, interrupts: int) -> None:
-        """In a thread of its own, because the one that runs a query hears of nothing before the query ends."""
+    def handle_interrupts(self, interrupts: int) -> None:
+        """Interrupt queries on request. Runs in its own thread, because the one that runs a query blocks until it ends."""
         while told := os.read(interrupts, QUERY_NUMBER.size):
             with self._interrupting:
-                # One that comes too late is not meant for the next query.
+                # A late interrupt must not affect the next query.
                 if self._is_running and QUERY_NUMBER.unpack(told)[0] == self._asked:
                     self._session.interrupt()
 
     def _answer(self, message: WorkerMessage) -> bool:
-        """Run a query, and say whether the session is fit for another one."""
+        """Run a query, and return whether the session can run another one."""
         self._session.begin()
         try:
             if isinstance(message, EvaluateConstants):
@@ -210,31 +215,31 @@ class QueryWorker:
             with self._lock:
                 self._channel.send(ResultSchema(columns, schema.serialize().to_pybytes()))
             for batch in batches:
-                # The server may have to wait until its client takes them; that is no time of the query's.
+                # The server may have to wait for its client; that does not count as time of the query.
                 signal.alarm(0)
                 with self._lock:
                     self._channel.send(ResultBatch(), memoryview(batch.serialize()))
-                signal.alarm(self._seconds + _SPARE_SECONDS)
+                signal.alarm(self._seconds + _EXTRA_SECONDS)
         finally:
             with self._interrupting:
                 self._is_running = False
 
     def pulled(self, name: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """In whatever thread DuckDB wants the rows."""
+        """Return the rows of a relation from the server. Called in any of DuckDB's threads."""
         scan = next(self._scans)
         while True:
             with self._lock:
                 self._channel.send(NextBatch(name, scan))
                 piece, carried = self._channel.receive()
             if not isinstance(piece, RelationBatch) or piece.has_failed:
-                raise SqlError("the server could not read the rows")
+                raise SqlError("the server could not read the rows of the query")
             if piece.is_last:
                 return
             yield pa.ipc.read_record_batch(pa.py_buffer(carried), schema)
 
 
 class _Pulled:
-    """A relation whose rows the server has."""
+    """A relation whose rows come from the server."""
 
     def __init__(self, worker: QueryWorker, name: str, schema: pa.Schema) -> None:
         self._worker = worker
@@ -254,14 +259,18 @@ def _reason(error: SqlError | QueryInterrupted) -> FailureReason:
 
 
 def _bound_memory(query_bytes: int) -> None:
-    """To what the process has now, what DuckDB may keep, and what a step may take besides."""
+    """Limit the memory of the process to what it has now, what DuckDB may keep, and what a step may take in addition."""
     pages = int(Path("/proc/self/statm").read_text().split()[5])
-    most = pages * resource.getpagesize() + (1 + _STEPS) * query_bytes + _SPARE_BYTES
+    most = pages * resource.getpagesize() + (1 + _STEPS) * query_bytes + _EXTRA_BYTES
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
 def main() -> None:
-    """Called with the numbers of the socket and of the pipe for interrupts, the bytes and the seconds that a query may take."""
+    """Serve the parent process.
+
+    The arguments are the descriptors of the socket and of the pipe for interrupts, and the bytes and seconds that a query may
+    take.
+    """
     end_with_parent()
     end, interrupts, query_bytes, seconds = map(int, sys.argv[1:])
     session = DuckDbSession(query_bytes)
@@ -269,7 +278,7 @@ def main() -> None:
         _bound_memory(query_bytes)
     try:
         worker = QueryWorker(WorkerChannel(socket.socket(fileno=end)), session, seconds)
-        threading.Thread(target=worker.interrupt_as_told, args=(interrupts,), daemon=True).start()
+        threading.Thread(target=worker.handle_interrupts, args=(interrupts,), daemon=True).start()
         worker.serve()
     except EOFError:
         pass

@@ -1,6 +1,8 @@
-"""What the server and the process that runs DuckDB say to each other: messages over a socket, one answer for each question.
+"""The protocol between the server and a process that runs DuckDB: messages over a socket, one response for each request.
 
-A message has a head, by msgspec, and may carry bytes behind it, which are one Arrow batch.
+A message is encoded by msgspec and may be followed by bytes, which are one Arrow batch. Relations are streams of Arrow batches
+that start anew for each scan. DuckDB requests the next batch when it needs one, from a thread of its own, so nothing is read
+that is not needed, and no more is in memory than what it works on.
 """
 
 import socket
@@ -18,37 +20,37 @@ _LENGTHS = Struct(">IQ")
 FailureReason = Literal["memory", "unsupported", "interrupted", "other"]
 
 QUERY_NUMBER = Struct(">Q")
-"""What the server writes into a pipe to interrupt a query of a worker: its number among those that the worker was asked."""
+"""The message in the pipe that interrupts a query: its number among the queries that the worker was sent."""
 
 
 class EvaluateConstants(msgspec.Struct, frozen=True, tag=True):
-    """To the worker: what are these constants?"""
+    """To the worker: evaluate these constants."""
 
     question: str
 
 
 class RunQuery(msgspec.Struct, frozen=True, tag=True):
-    """To the worker: run this query over relations of these schemas."""
+    """To the worker: run this query over relations with these schemas."""
 
     text: str
     schemas: dict[str, bytes]
 
 
 class RelationBatch(msgspec.Struct, frozen=True, tag=True):
-    """To the worker: the next batch, which it carries, or that there is none."""
+    """To the worker: the next batch of a relation, which follows, or the end of it."""
 
     is_last: bool = False
     has_failed: bool = False
 
 
 class ConstantValues(msgspec.Struct, frozen=True, tag=True):
-    """From the worker: the constants."""
+    """From the worker: the values of the constants."""
 
     values: Sequence[int | None]
 
 
 class NextBatch(msgspec.Struct, frozen=True, tag=True):
-    """From the worker: the next batch of this scan of a relation, please."""
+    """From the worker: send the next batch of this scan of a relation."""
 
     relation: str
     scan: int
@@ -58,31 +60,31 @@ class AnswerColumn(msgspec.Struct, frozen=True):
     name: str
     type: ColumnType
     form: str
-    """How Arrow's values become ours; see `answer.py`."""
+    """How values of Arrow are converted; see `workers`."""
 
 
 class ResultSchema(msgspec.Struct, frozen=True, tag=True):
-    """From the worker: what the answer looks like."""
+    """From the worker: the columns of the result."""
 
     columns: Sequence[AnswerColumn]
     schema: bytes
 
 
 class ResultBatch(msgspec.Struct, frozen=True, tag=True):
-    """From the worker: some rows of the answer, which it carries."""
+    """From the worker: some rows of the result, which follow."""
 
 
 class WorkerReady(msgspec.Struct, frozen=True, tag=True):
-    """From the worker: that was all, and it is ready for a query."""
+    """From the worker: the query is complete, and the worker is ready for the next one."""
 
 
 class QueryFailed(msgspec.Struct, frozen=True, tag=True):
-    """From the worker: the query can't be run."""
+    """From the worker: the query failed."""
 
     reason: FailureReason
     message: str
     is_ready: bool
-    """Whether the worker can take another query."""
+    """Whether the worker can run another query."""
 
 
 WorkerMessage = (
@@ -99,7 +101,7 @@ WorkerMessage = (
 
 
 class WorkerChannel:
-    """One end. Raises `EOFError` when the other has gone."""
+    """One end of the connection. Raises `EOFError` when the other end has gone."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -140,12 +142,12 @@ class Relation(Protocol):
     schema: pa.Schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows. May be called again, and from any thread."""
+        """Return all rows. May be called repeatedly and from any thread."""
         ...
 
 
 class RelationStream:
-    """A relation on its way into DuckDB."""
+    """A relation in the form that DuckDB reads."""
 
     def __init__(self, relation: Relation) -> None:
         self._relation = relation
@@ -155,8 +157,8 @@ class RelationStream:
         return reader.__arrow_c_stream__(requested_schema)
 
 
-AS_IT_IS, JSON, LIST, NESTED, TEXT, TIMESTAMP, UUID_TEXT, WHOLE = (
-    "as_it_is",
+UNCHANGED, JSON, LIST, NESTED, TEXT, TIMESTAMP, UUID_TEXT, WHOLE = (
+    "unchanged",
     "json",
     "list",
     "nested",
@@ -165,7 +167,7 @@ AS_IT_IS, JSON, LIST, NESTED, TEXT, TIMESTAMP, UUID_TEXT, WHOLE = (
     "uuid",
     "whole",
 )
-"""That of a list goes on with the form of what is in it."""
+"""The forms in which Arrow's values arrive. That of a list is followed by the form of its elements."""
 
 _KINDS: dict[str, ColumnKind] = {
     "boolean": "boolean",
@@ -191,7 +193,7 @@ _KINDS: dict[str, ColumnKind] = {
 
 
 def column_type(kind: Any) -> ColumnType:
-    """Of one of DuckDB's types."""
+    """Return the column type of one of DuckDB's types, of which only the shape is known here."""
     if str(kind) == "JSON":
         return ColumnType("json")
     name = kind.id
@@ -206,7 +208,7 @@ def column_type(kind: Any) -> ColumnType:
 
 
 def form_of(kind: Any) -> str:
-    """Of the values of one of DuckDB's types."""
+    """Return the form in which values of one of DuckDB's types arrive."""
     name = kind.id
     if str(kind) == "JSON":
         return JSON
@@ -214,7 +216,7 @@ def form_of(kind: Any) -> str:
         return f"{LIST} {form_of(dict(kind.children)['child'])}"
     if name.startswith("timestamp"):
         return TIMESTAMP
-    return _FORMS.get(name, AS_IT_IS)
+    return _FORMS.get(name, UNCHANGED)
 
 
 _FORMS = {

@@ -1,4 +1,4 @@
-"""Processes that run DuckDB for this server, each for one query at a time. See `worker.py` for why."""
+"""Processes that run DuckDB for this server, one query at a time each, and how their results are read. See `worker`."""
 
 import os
 import signal
@@ -48,10 +48,10 @@ _WORKER = "tailrace.sql.select.worker"
 
 
 class WorkerProcess:
-    """One process. All methods but `stop` are called by the thread that has it."""
+    """One process. Only the thread that holds it calls its methods, except `stop` and `interrupt`."""
 
     def __init__(self, limits: Limits, decoding: threading.Lock) -> None:
-        """`decoding` is taken while rows for the query are decoded: a few records may become many MiB."""
+        """`decoding` is held while rows for a query are decoded, because a few records may become many MiB."""
         self._limits = limits
         self._decoding = decoding
         self._scans: dict[int, Iterator[pa.RecordBatch]] = {}
@@ -63,7 +63,7 @@ class WorkerProcess:
         with theirs, os.fdopen(interrupts):
             ends = [theirs.fileno(), interrupts]
             command = [sys.executable, "-m", _WORKER, *map(str, (*ends, limits.query_bytes, limits.query_seconds))]
-            # Arrow's own allocator takes a gigabyte at once, which the worker's bound on memory does not allow.
+            # Arrow's own allocator reserves a gigabyte at once, more than the memory limit of the worker allows.
             environment = {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"}
             self._process = subprocess.Popen(  # noqa: S603
                 command, stdin=subprocess.PIPE, pass_fds=ends, env=environment
@@ -71,17 +71,17 @@ class WorkerProcess:
         self._channel = WorkerChannel(ours)
         self._is_ready = False
         self.is_fit = False
-        """Whether it can take another query."""
+        """Whether it can run another query."""
 
     def wait(self) -> None:
-        """Until it can take a query."""
+        """Wait until it can run a query."""
         while not self._is_ready:
             message, _ = self._receive()
             self._is_ready = isinstance(message, WorkerReady)
         self._failure = None
 
     def constants(self, question: str) -> Sequence[int | None]:
-        """One row of numbers; asked before `run`."""
+        """Return the values of constants, one row of numbers. Call it before `run`."""
         self._ask(EvaluateConstants(question))
         answer, _ = self._receive()
         if not isinstance(answer, ConstantValues):
@@ -95,9 +95,10 @@ class WorkerProcess:
         out: ResultStream | None = None,
         on_rows: Callable[[int], None] = lambda _: None,
     ) -> Result:
-        """All rows of the query, up to the limits, or handed over as they come. Relations are read as the query wants them.
+        """Run a query and return its rows, up to the limits, or write them to `out`. Relations are read as the query needs
+        them.
 
-        `on_rows` is told of the bytes of rows that are kept before they are made, and may raise.
+        `on_rows` gets the bytes of rows before they are kept, and may raise.
         """
         self._ask(RunQuery(text, {name: relation.schema.serialize().to_pybytes() for name, relation in relations.items()}))
         messages = self._served(relations)
@@ -111,15 +112,15 @@ class WorkerProcess:
         return read_result(first.columns, batches, self._limits, on_rows)
 
     def end_scans(self) -> None:
-        """Let go of what relations have read."""
+        """Release what the relations have read."""
         self._scans = {}
 
     def stop(self) -> None:
-        """Make the query fail now. May be called from any thread, also when it has ended."""
+        """Make the query fail at once. May be called from any thread, even after the query has ended."""
         self._process.kill()
 
     def interrupt(self) -> None:
-        """Make the query fail soon, and the worker ready for another one. May be called from any thread."""
+        """Make the query fail soon and the worker ready for the next one. May be called from any thread."""
         with suppress(OSError):
             os.write(self._interrupts, QUERY_NUMBER.pack(self._asked))
 
@@ -132,12 +133,12 @@ class WorkerProcess:
             self._process.stdin.close()
 
     def _served(self, relations: Mapping[str, Relation]) -> Iterator[tuple[WorkerMessage, bytearray]]:
-        """What the worker answers; what it asks for meanwhile, it gets."""
+        """Yield the result of the worker, and send it the batches that it requests meanwhile."""
         while True:
             message, carried = self._receive()
             if isinstance(message, NextBatch):
                 with self._decoding:
-                    self._hand_over(message, relations)
+                    self._send_batch(message, relations)
             elif isinstance(message, WorkerReady):
                 self._is_ready = self.is_fit = True
                 return
@@ -146,7 +147,7 @@ class WorkerProcess:
             else:
                 raise self._unexpected(message)
 
-    def _hand_over(self, asked: NextBatch, relations: Mapping[str, Relation]) -> None:
+    def _send_batch(self, asked: NextBatch, relations: Mapping[str, Relation]) -> None:
         if asked.scan not in self._scans:
             self._scans[asked.scan] = relations[asked.relation].batches()
         try:
@@ -181,7 +182,7 @@ class WorkerProcess:
 
     def _unexpected(self, message: WorkerMessage) -> TailraceError:
         if not isinstance(message, QueryFailed):
-            return SqlError(f"the query was answered by {type(message).__name__}, which makes no sense")
+            return SqlError(f"the process that runs the query sent an unexpected {type(message).__name__}; run the query again")
         self.is_fit = message.is_ready
         if self._failure is not None:
             return self._failure
@@ -193,16 +194,16 @@ class WorkerProcess:
         code = self._process.wait()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         return QueryLimitError(
-            f"the process that ran the query ended ({how}), most likely because the query took too much memory (query_bytes is"
-            f" {self._limits.query_bytes})"
+            f"the process that ran the query ended ({how}), most likely because the query needed too much memory (query_bytes"
+            f" is {self._limits.query_bytes}); read fewer records or columns"
         )
 
 
 class WorkerPool:
     """Processes that wait for a query. Used from several threads.
 
-    As many come to be as are used at a time, and one more ahead: to start one takes a third of a second on a machine that has
-    nothing else to do, and many times that beside queries that keep it busy.
+    There are as many as are used at a time, and one more in advance: starting one takes a third of a second on an idle machine,
+    and many times that on a busy one.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -213,16 +214,16 @@ class WorkerPool:
         self._decoding = threading.Lock()
 
     def take(self) -> WorkerProcess:
-        """One that may still be starting."""
+        """Return a worker, which may still be starting."""
         with self._lock:
             worker = self._free.pop() if self._free else self._start()
-            if not self._free and self._alive < self._most:
+            if not self._free and self._alive < self._max_workers:
                 self._free.append(self._start())
             return worker
 
     @property
-    def _most(self) -> int:
-        """So many queries run at a time, and so many workers are kept."""
+    def _max_workers(self) -> int:
+        """The largest number of queries that run at a time, and of workers that are kept."""
         return 2 * self._limits.query_threads
 
     def _start(self) -> WorkerProcess:
@@ -230,11 +231,11 @@ class WorkerPool:
         self._alive += 1
         return worker
 
-    def give_back(self, worker: WorkerProcess, *, was_stopped: bool) -> None:
-        """One in which something went wrong is not used again."""
+    def release(self, worker: WorkerProcess, *, was_stopped: bool) -> None:
+        """Return a worker to the pool, or close it if something went wrong in it."""
         worker.end_scans()
         with self._lock:
-            if worker.is_fit and not was_stopped and len(self._free) < self._most:
+            if worker.is_fit and not was_stopped and len(self._free) < self._max_workers:
                 self._free.append(worker)
                 return
             self._alive -= 1
@@ -247,13 +248,13 @@ class WorkerPool:
 
 _PAUSE_SECONDS = 0.00005
 _CELL_BYTES = 16
-"""What a value takes besides its bytes."""
+"""What a value takes in addition to its bytes."""
 
 
 def read_result(
     described: Sequence[AnswerColumn], batches: Iterator[pa.RecordBatch], limits: Limits, on_rows: Callable[[int], None]
 ) -> Result:
-    """At most `query_rows` rows; more are cut off. `on_rows` learns of their bytes before they are made."""
+    """Return at most `query_rows` rows; more are cut off. `on_rows` gets their bytes before they are kept."""
     columns = [ResultColumn(column.name, column.type) for column in described]
     reads = [_reader(column.form) for column in described]
     rows: list[Sequence[object]] = []
@@ -262,14 +263,14 @@ def read_result(
         size += batch.nbytes
         if size > limits.query_bytes:
             raise QueryLimitError(
-                f"the answer has more than {limits.query_bytes} bytes (query_bytes); ask for fewer rows or columns"
+                f"the result has more than {limits.query_bytes} bytes (query_bytes); request fewer rows or columns"
             )
         if size > limits.query_answer_bytes:
             raise QueryLimitError(
-                f"the answer has more than {limits.query_answer_bytes} bytes (query_answer_bytes); ask for fewer rows"
+                f"the result has more than {limits.query_answer_bytes} bytes (query_answer_bytes); request fewer rows"
             )
         on_rows(batch.nbytes + batch.num_rows * batch.num_columns * _CELL_BYTES)
-        # Making rows takes the interpreter's lock; between batches it goes to whoever waits for it, who needs a moment to wake.
+        # Building rows holds the interpreter's lock; a pause between batches lets other threads wake up and run.
         time.sleep(_PAUSE_SECONDS)
         rows += zip(*(_values(column, read) for column, read in zip(batch.columns, reads, strict=True)), strict=True)
     return Result(
@@ -283,13 +284,14 @@ def read_result(
 def stream_result(
     described: Sequence[AnswerColumn], batches: Iterator[pa.RecordBatch], limits: Limits, out: ResultStream
 ) -> Result:
-    """Hand over all rows, however many."""
+    """Write all rows to `out`, however many."""
     columns = [ResultColumn(column.name, column.type) for column in described]
     reads = [_reader(column.form) for column in described]
     for batch in batches:
         if batch.nbytes > limits.query_bytes:
             raise QueryLimitError(
-                f"{batch.num_rows} rows of the answer take more than query_bytes ({limits.query_bytes}); ask for fewer columns"
+                f"{batch.num_rows} rows of the result take more than query_bytes allows ({limits.query_bytes}); request fewer"
+                " columns"
             )
         cells = [_values(column, read) for column, read in zip(batch.columns, reads, strict=True)]
         out.put(columns, list(zip(*cells, strict=True)))
@@ -302,12 +304,12 @@ def _values(column: pa.Array, read: Callable[[Any], object] | None) -> Sequence[
     try:
         values: list[object] = column.to_pylist()
     except (ValueError, OverflowError):
-        raise SqlError("the answer holds a time outside of the years 1 to 9999; cast it to text") from None
+        raise SqlError("the result has a time outside of the years 1 to 9999; cast it to text") from None
     return values if read is None else [None if value is None else read(value) for value in values]
 
 
 def _reader(form: str) -> Callable[[Any], object] | None:
-    """How a value of Arrow becomes one of ours; `None` where it is one already."""
+    """Return the function that converts values of Arrow, or `None` if they stay unchanged."""
     kind, _, inner_form = form.partition(" ")
     if kind == LIST:
         inner = _reader(inner_form)
@@ -320,7 +322,7 @@ def _timestamp(value: datetime) -> datetime:
 
 
 def _plain(value: object) -> object:
-    """A value of any kind within a struct or map, as JSON can hold it."""
+    """Return a value within a struct or map as JSON can hold it."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -343,7 +345,7 @@ def _json(text: str) -> object:
     except msgspec.DecodeError:
         return text
     except RecursionError:
-        raise SqlError("the answer holds JSON that is nested too deep to be shown; cast it to text") from None
+        raise SqlError("the result has JSON that is nested too deeply to be decoded; cast it to text") from None
 
 
 _READERS: dict[str, Callable[[Any], object]] = {

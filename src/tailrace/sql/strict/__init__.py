@@ -1,1 +1,2 @@
-"""Queries, writes and expressions held against a grammar: sqlglot, which makes their trees, lets much pass that is no SQL."""
+"""Checks queries, writes and expressions against a grammar, because sqlglot, which parses them, accepts much that is not"
+" SQL."""

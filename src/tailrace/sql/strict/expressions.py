@@ -1,17 +1,18 @@
-"""Operands: values, columns, calls, and whatever stands in brackets.
+"""The grammar of expressions: operands with operators between them.
 
-Functions may have any name and any number of arguments; that is for the engines to say.
+Operands are values, columns, calls and anything in brackets. Functions may have any name and any number of arguments; the
+engines check those. The grammar does not know the precedence of operators, only whether each has what it needs.
 """
 
 from abc import ABC, abstractmethod
 
 from tailrace.sql.strict.token_stream import RESERVED, NameGrammar, TokenKind
 
-_CALLED_ALL_THE_SAME = frozenset(("LEFT", "RIGHT", "INSERT"))
+_RESERVED_FUNCTIONS = frozenset(("LEFT", "RIGHT", "INSERT"))
 _PREFIXES = frozenset(("-", "+", "~", "@"))
 _TYPES_OF_TEXTS = frozenset(("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "TIMETZ", "UUID", "JSON", "JSONB", "BOOLEAN", "BYTEA"))
 _WITH_WORDS = frozenset(("EXTRACT", "SUBSTRING", "SUBSTR", "TRIM", "LTRIM", "RTRIM", "OVERLAY", "POSITION"))
-"""Functions whose arguments may have words between them."""
+"""Functions whose arguments may have keywords between them."""
 _UNIT_NAMES = """
     MICROSECOND MILLISECOND SECOND MINUTE HOUR DAY WEEK MONTH QUARTER YEAR DECADE CENTURY MILLENNIUM
 """
@@ -21,48 +22,48 @@ _UNITS = frozenset(unit + plural for unit in _UNIT_NAMES.split() for plural in (
 class OperandGrammar(NameGrammar, ABC):
     @abstractmethod
     def expression(self) -> None:
-        """Operands with operators between them."""
+        """Read operands with operators between them."""
 
     @abstractmethod
     def order_by(self) -> None:
-        """ORDER BY, if it is there."""
+        """Read ORDER BY if it comes next."""
 
     @abstractmethod
     def window(self) -> None:
-        """What stands in the brackets of OVER and WINDOW."""
+        """Read the content of the brackets of OVER and WINDOW."""
 
     @abstractmethod
     def query(self) -> None:
-        """SELECT, WITH, VALUES or one of these in brackets."""
+        """Read SELECT, WITH, VALUES or one of these in brackets."""
 
     @abstractmethod
     def more_of_query(self) -> None:
-        """The rest of a query whose first part, in brackets, was taken for a value."""
+        """Read the rest of a query whose first part, in brackets, was read as a value."""
 
     def begins_query(self) -> bool:
-        return self._stream.word.said in ("SELECT", "WITH", "VALUES")
+        return self._stream.current.keyword in ("SELECT", "WITH", "VALUES")
 
     def operand(self) -> None:
         stream = self._stream
         while stream.take_any(_PREFIXES):
             pass
-        word = stream.word
-        if word.kind is TokenKind.NUMBER:
+        token = stream.current
+        if token.kind is TokenKind.NUMBER:
             stream.step()
-        elif word.kind is TokenKind.TEXT:
+        elif token.kind is TokenKind.TEXT:
             self._text()
-        elif word.kind is TokenKind.QUOTED:
+        elif token.kind is TokenKind.QUOTED:
             self._named()
-        elif word.kind is TokenKind.WORD:
+        elif token.kind is TokenKind.WORD:
             self._word()
-        elif word.said == "(":
+        elif token.keyword == "(":
             self.parenthesised()
-        elif word.said == "[":
+        elif token.keyword == "[":
             self._items("[", "]")
-        elif word.said == "{":
+        elif token.keyword == "{":
             self._struct()
         elif stream.take(":"):
-            if stream.word.kind not in (TokenKind.WORD, TokenKind.NUMBER):
+            if stream.current.kind not in (TokenKind.WORD, TokenKind.NUMBER):
                 stream.fail("the name of a parameter")
             stream.step()
         elif not stream.take("?"):
@@ -70,66 +71,66 @@ class OperandGrammar(NameGrammar, ABC):
 
     def _text(self) -> None:
         self._stream.step()
-        while self._stream.word.kind is TokenKind.TEXT and self._stream.follows_line_break():
+        while self._stream.current.kind is TokenKind.TEXT and self._stream.follows_line_break():
             self._stream.step()
 
     def _word(self) -> None:
         stream = self._stream
-        said, after = stream.word.said, stream.next
-        if said == "CASE":
+        keyword, after = stream.current.keyword, stream.next
+        if keyword == "CASE":
             self._case()
-        elif said in ("CAST", "TRY_CAST") and after.said == "(":
+        elif keyword in ("CAST", "TRY_CAST") and after.keyword == "(":
             stream.step()
             stream.expect("(")
             self.expression()
             stream.expect("AS")
             self.type_()
             stream.expect(")")
-        elif said == "EXISTS" and after.said == "(":
+        elif keyword == "EXISTS" and after.keyword == "(":
             stream.step()
             stream.expect("(")
             self.query()
             stream.expect(")")
-        elif said == "ARRAY" and after.said in ("[", "("):
+        elif keyword == "ARRAY" and after.keyword in ("[", "("):
             stream.step()
             self._items("[", "]") if stream.sees("[") else self.parenthesised()
-        elif said == "MAP" and after.said == "{":
+        elif keyword == "MAP" and after.keyword == "{":
             stream.step()
             self._struct()
-        elif said == "INTERVAL" and (after.kind in (TokenKind.TEXT, TokenKind.NUMBER) or after.said in ("(", "?", ":")):
+        elif keyword == "INTERVAL" and (after.kind in (TokenKind.TEXT, TokenKind.NUMBER) or after.keyword in ("(", "?", ":")):
             self._interval()
-        elif said == "LAMBDA" and after.kind is TokenKind.WORD:
+        elif keyword == "LAMBDA" and after.kind is TokenKind.WORD:
             stream.step()
             self.listed(self.name)
             stream.expect(":")
             self.expression()
-        elif said in _TYPES_OF_TEXTS and after.kind is TokenKind.TEXT:
+        elif keyword in _TYPES_OF_TEXTS and after.kind is TokenKind.TEXT:
             stream.step()
             self._text()
-        elif said == "TIMESTAMP" and after.said in ("WITH", "WITHOUT"):
+        elif keyword == "TIMESTAMP" and after.keyword in ("WITH", "WITHOUT"):
             self.type_()
-            if stream.word.kind is not TokenKind.TEXT:
+            if stream.current.kind is not TokenKind.TEXT:
                 stream.fail("a time in quotes")
             stream.step()
-        elif said in _CALLED_ALL_THE_SAME and after.said == "(":
+        elif keyword in _RESERVED_FUNCTIONS and after.keyword == "(":
             stream.step()
-            self._call(said)
-        elif said in RESERVED:
+            self._call(keyword)
+        elif keyword in RESERVED:
             stream.fail("a value")
         else:
             self._named()
 
     def _named(self) -> None:
-        """A column, a constant such as NULL, or a call."""
+        """Read a column, a constant such as NULL, or a call."""
         stream = self._stream
-        said = stream.step().said
+        keyword = stream.step().keyword
         while stream.take("."):
             if stream.take("*"):
                 return
-            said = stream.word.said
+            keyword = stream.current.keyword
             self.part()
         if stream.sees("("):
-            self._call(said)
+            self._call(keyword)
 
     def _call(self, function: str) -> None:
         stream = self._stream
@@ -179,14 +180,14 @@ class OperandGrammar(NameGrammar, ABC):
             self.type_()
 
     def parenthesised(self) -> None:
-        """A query, a value or several in brackets."""
+        """Read a query, a value or several values in brackets."""
         stream = self._stream
         stream.expect("(")
         if self.begins_query():
             self.query()
         else:
             self.listed(self.expression)
-            if stream.word.said in ("UNION", "INTERSECT", "EXCEPT"):
+            if stream.current.keyword in ("UNION", "INTERSECT", "EXCEPT"):
                 self.more_of_query()
         stream.expect(")")
 
@@ -264,9 +265,9 @@ class ExpressionGrammar(OperandGrammar, ABC):
             self.listed(self.ordered)
 
     def window(self) -> None:
-        """What stands in the brackets of OVER and WINDOW."""
+        """Read the content of the brackets of OVER and WINDOW."""
         stream = self._stream
-        if stream.word.kind in (TokenKind.WORD, TokenKind.QUOTED) and stream.word.said not in (
+        if stream.current.kind in (TokenKind.WORD, TokenKind.QUOTED) and stream.current.keyword not in (
             "PARTITION",
             "ORDER",
             "ROWS",
@@ -307,22 +308,22 @@ class ExpressionGrammar(OperandGrammar, ABC):
             pass
 
     def _goes_on(self, with_logic: bool) -> bool:
-        """Read an operator and what belongs to it, if there is one."""
+        """Read an operator and its operand if one comes next, and return whether it did."""
         stream = self._stream
-        said = stream.word.said
-        if said in _ENDS:
+        keyword = stream.current.keyword
+        if keyword in _ENDS:
             return False
-        if said in _LOGIC:
+        if keyword in _LOGIC:
             if not with_logic:
                 return False
             stream.step()
             self._negations()
             self.operand()
-        elif said == "IS":
+        elif keyword == "IS":
             self._is_what()
-        elif said in ("ISNULL", "NOTNULL"):
+        elif keyword in ("ISNULL", "NOTNULL"):
             stream.step()
-        elif said in _NEGATABLE or (said == "NOT" and stream.next.said in _NEGATABLE):
+        elif keyword in _NEGATABLE or (keyword == "NOT" and stream.next.keyword in _NEGATABLE):
             self._compared_by_word()
         elif stream.take("COLLATE"):
             self.dotted("the name of a collation")
@@ -332,12 +333,12 @@ class ExpressionGrammar(OperandGrammar, ABC):
             self.operand()
         elif stream.take("::"):
             self.type_()
-        elif said == "[":
+        elif keyword == "[":
             self._index()
-        elif said == "." and stream.word.kind is TokenKind.SIGN:
+        elif keyword == "." and stream.current.kind is TokenKind.SIGN:
             stream.step()
             self.part()
-        elif said in _WORD_OPERATORS or (stream.word.kind is TokenKind.SIGN and said not in _NO_OPERATORS):
+        elif keyword in _WORD_OPERATORS or (stream.current.kind is TokenKind.SIGN and keyword not in _NO_OPERATORS):
             stream.step()
             if stream.take_any(("ANY", "ALL", "SOME")):
                 self.parenthesised()

@@ -1,6 +1,6 @@
-"""Queries and writes, clause by clause.
+"""The grammar of queries and writes, clause by clause.
 
-Clauses that are not supported were refused before, by name; what is read here is whether each clause is whole.
+Clauses that are not supported were rejected before, by name; this grammar checks that each clause is complete.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,14 @@ _BEFORE_JOIN = ("NATURAL", "ASOF", "POSITIONAL", "CROSS", "INNER", "OUTER", *_SI
 
 
 def check_statement(tokens: Sequence[Token], text: str) -> None:
-    """Raises at the first word of a query or write that does not fit. `text` is that of the whole request."""
+    """Raise at the first token of a query or write that does not fit. `text` is the text of the whole request."""
     stream = TokenStream(tokens, text)
     StatementGrammar(stream).statement()
     stream.expect_end()
 
 
 def check_expression(tokens: Sequence[Token], text: str) -> None:
+    """Raise at the first token of an expression that does not fit. `text` is the text of the whole request."""
     stream = TokenStream(tokens, text)
     StatementGrammar(stream).expression()
     stream.expect_end()
@@ -70,7 +71,7 @@ class StatementGrammar(ExpressionGrammar):
         stream = self._stream
         if not stream.take_any(("FIRST", "NEXT")):
             stream.fail("FIRST or NEXT")
-        if stream.word.said not in ("ROW", "ROWS"):
+        if stream.current.keyword not in ("ROW", "ROWS"):
             self.expression()
         if not stream.take_any(("ROW", "ROWS")):
             stream.fail("ROWS")
@@ -141,10 +142,10 @@ class StatementGrammar(ExpressionGrammar):
         self.alias()
 
     def _but(self) -> None:
-        """What a star leaves out or shows otherwise."""
+        """Read the columns that a star excludes, replaces or renames."""
         stream = self._stream
-        while stream.word.said in ("EXCLUDE", "EXCEPT", "REPLACE", "RENAME") and stream.next.said != "SELECT":
-            if stream.step().said and stream.sees("("):
+        while stream.current.keyword in ("EXCLUDE", "EXCEPT", "REPLACE", "RENAME") and stream.next.keyword != "SELECT":
+            if stream.step().keyword and stream.sees("("):
                 self.bracketed(self._aliased)
             else:
                 self._aliased()
@@ -156,7 +157,7 @@ class StatementGrammar(ExpressionGrammar):
     def _grouping(self) -> None:
         stream = self._stream
         if stream.take("GROUPING", "SETS") or (
-            stream.word.said in ("ROLLUP", "CUBE") and stream.next.said == "(" and stream.step()
+            stream.current.keyword in ("ROLLUP", "CUBE") and stream.next.keyword == "(" and stream.step()
         ):
             self.bracketed(self._grouping)
         elif not stream.take("(", ")"):
@@ -170,11 +171,11 @@ class StatementGrammar(ExpressionGrammar):
         self._stream.expect(")")
 
     def _sources(self) -> None:
-        """A source and those that are joined with it."""
+        """Read a source and those that are joined with it."""
         stream = self._stream
         self._source()
-        while stream.word.said in _BEFORE_JOIN or stream.sees("JOIN"):
-            needs_condition = stream.word.said not in ("NATURAL", "CROSS", "POSITIONAL")
+        while stream.current.keyword in _BEFORE_JOIN or stream.sees("JOIN"):
+            needs_condition = stream.current.keyword not in ("NATURAL", "CROSS", "POSITIONAL")
             while stream.take_any(_BEFORE_JOIN):
                 pass
             stream.expect("JOIN")
@@ -183,7 +184,7 @@ class StatementGrammar(ExpressionGrammar):
                 self.expression()
             elif stream.take("USING"):
                 self.bracketed(self.name)
-            elif needs_condition and not (stream.word.said in _BEFORE_JOIN or stream.sees("JOIN")):
+            elif needs_condition and not (stream.current.keyword in _BEFORE_JOIN or stream.sees("JOIN")):
                 stream.fail("ON or USING")
 
     def _source(self) -> None:
@@ -207,13 +208,13 @@ class StatementGrammar(ExpressionGrammar):
             self.bracketed(self._alias_column)
 
     def _nested_source(self) -> None:
-        """In brackets twice: a query, or sources that are joined."""
+        """Read a query or joined sources within two pairs of brackets."""
         self._sources()
         self.more_of_query()
 
     def _alias_column(self) -> None:
         self.name()
-        if self._stream.word.kind is TokenKind.WORD:
+        if self._stream.current.kind is TokenKind.WORD:
             self.type_()
 
     def _insert(self) -> None:
@@ -222,7 +223,7 @@ class StatementGrammar(ExpressionGrammar):
         self.dotted("the name of a table or topic")
         if stream.sees("AS"):
             self.alias()
-        if stream.sees("(") and stream.next.said not in ("SELECT", "WITH", "VALUES", "("):
+        if stream.sees("(") and stream.next.keyword not in ("SELECT", "WITH", "VALUES", "("):
             self.bracketed(self.name)
         if stream.take("DEFAULT"):
             stream.expect("VALUES")

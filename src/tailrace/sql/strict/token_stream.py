@@ -1,4 +1,4 @@
-"""The words of a text, one after the other, for a grammar that reads them once and never goes back."""
+"""The tokens of a text for a grammar that reads them once, without going back; and the grammar of names, lists and types."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import zip_longest
@@ -31,7 +31,7 @@ _SECOND_HALVES = {TokenType.LT: TokenType.LT, TokenType.GT: TokenType.GT, TokenT
 
 
 class TokenKind:
-    """What a word is, apart from what it says."""
+    """The kinds of tokens."""
 
     WORD = "word"
     QUOTED = "quoted"
@@ -42,10 +42,10 @@ class TokenKind:
 
 
 class GrammarToken(NamedTuple):
-    said: str
-    """In capitals; empty at the end and for what is quoted, which is no keyword."""
+    keyword: str
+    """In capitals; empty at the end and for quoted tokens, which are not keywords."""
     kind: str
-    token: Token | None
+    source: Token | None
 
 
 _END = GrammarToken("", TokenKind.END, None)
@@ -55,66 +55,66 @@ class TokenStream:
     def __init__(self, tokens: Sequence[Token], text: str) -> None:
         self._tokens = tokens
         self._text = text
-        self._words = [*_words(tokens), _END, _END]
+        self._grammar_tokens = [*_grammar_tokens(tokens), _END, _END]
         self._at = 0
 
     @property
-    def word(self) -> GrammarToken:
-        return self._words[self._at]
+    def current(self) -> GrammarToken:
+        return self._grammar_tokens[self._at]
 
     @property
     def next(self) -> GrammarToken:
-        return self._words[self._at + 1]
+        return self._grammar_tokens[self._at + 1]
 
     def step(self) -> GrammarToken:
-        word = self._words[self._at]
-        self._at += word.kind is not TokenKind.END
-        return word
+        token = self._grammar_tokens[self._at]
+        self._at += token.kind is not TokenKind.END
+        return token
 
-    def sees(self, said: str) -> bool:
-        return self._words[self._at].said == said
+    def sees(self, keyword: str) -> bool:
+        return self._grammar_tokens[self._at].keyword == keyword
 
-    def take(self, said: str, following: str | None = None) -> bool:
-        """Step over this word, or over these two, if they come next."""
-        if self._words[self._at].said != said:
+    def take(self, keyword: str, following: str | None = None) -> bool:
+        """Skip this token, or these two, if they come next, and return whether they did."""
+        if self._grammar_tokens[self._at].keyword != keyword:
             return False
         if following is None:
             self._at += 1
             return True
-        if self._words[self._at + 1].said != following:
+        if self._grammar_tokens[self._at + 1].keyword != following:
             return False
         self._at += 2
         return True
 
-    def take_any(self, said: Collection[str]) -> bool:
-        if self.word.said not in said:
+    def take_any(self, keywords: Collection[str]) -> bool:
+        if self.current.keyword not in keywords:
             return False
         self._at += 1
         return True
 
-    def expect(self, said: str) -> None:
-        if not self.take(said):
-            self.fail(said)
+    def expect(self, keyword: str) -> None:
+        if not self.take(keyword):
+            self.fail(keyword)
 
     def expect_end(self) -> None:
-        if self.word.kind is not TokenKind.END:
-            self.fail("an operator, a clause or the end of the statement", did_you_mean(self.word.said, CLAUSES))
+        if self.current.kind is not TokenKind.END:
+            self.fail("an operator, a clause or the end of the statement", did_you_mean(self.current.keyword, CLAUSES))
 
     def follows_line_break(self) -> bool:
-        """Whether the word that comes next stands in a line of its own."""
-        before, token = self._words[self._at - 1].token, self.word.token
+        """Return whether there is a line break before the next token."""
+        before, token = self._grammar_tokens[self._at - 1].source, self.current.source
         return before is not None and token is not None and "\n" in self._text[before.end + 1 : token.start]
 
     def fail(self, expected: str, hint: str = "") -> NoReturn:
-        token = self.word.token
+        token = self.current.source
         if token is None:
             position = position_at(self._text, self._tokens[-1].end + 1)
             raise SqlSyntaxError(f"expected {expected}, found the end of the statement", *position)
         raise SqlSyntaxError(f"expected {expected}, found {token.text!r}{hint}", *position_of_token(token, self._text))
 
 
-def _words(tokens: Sequence[Token]) -> Iterator[GrammarToken]:
-    """sqlglot takes some pairs, such as GROUP BY, for one token, and `<<` and `.5` for two."""
+def _grammar_tokens(tokens: Sequence[Token]) -> Iterator[GrammarToken]:
+    """Return the tokens of the grammar. sqlglot combines some pairs, such as GROUP BY, and splits `<<` and `.5` in two."""
     for token, following in zip_longest(tokens, tokens[1:]):
         kind = token.token_type
         second_half = _SECOND_HALVES.get(kind)
@@ -127,8 +127,8 @@ def _words(tokens: Sequence[Token]) -> Iterator[GrammarToken]:
         elif kind is TokenType.NUMBER:
             yield GrammarToken("", TokenKind.NUMBER, token)
         elif token.text[:1].isalpha() or token.text[:1] in "_$":
-            for said in token.text.upper().split():
-                yield GrammarToken(said, TokenKind.WORD, token)
+            for keyword in token.text.upper().split():
+                yield GrammarToken(keyword, TokenKind.WORD, token)
         else:
             yield GrammarToken(token.text, TokenKind.SIGN, token)
 
@@ -139,7 +139,7 @@ _RESERVED = """
     SIMILAR SOME THEN UNION USING VALUES WHEN WHERE WINDOW WITH
 """
 RESERVED = frozenset(_RESERVED.split())
-"""What can't be the name of a column, nor follow it as another name for it."""
+"""Words that can't be the name of a column, nor its alias without AS."""
 
 _NO_ALIAS = RESERVED | {
     "OFFSET",
@@ -163,7 +163,7 @@ class NameGrammar:
         self._stream = stream
 
     def listed(self, item: Callable[[], None]) -> None:
-        """At least one, with commas between them."""
+        """Read one or more items, separated by commas."""
         item()
         while self._stream.take(","):
             item()
@@ -174,8 +174,8 @@ class NameGrammar:
         self._stream.expect(")")
 
     def name(self, what: str = "a name") -> None:
-        word = self._stream.word
-        if word.kind is TokenKind.QUOTED or (word.kind is TokenKind.WORD and word.said not in RESERVED):
+        token = self._stream.current
+        if token.kind is TokenKind.QUOTED or (token.kind is TokenKind.WORD and token.keyword not in RESERVED):
             self._stream.step()
         else:
             self._stream.fail(what)
@@ -186,28 +186,28 @@ class NameGrammar:
             self.part()
 
     def part(self) -> None:
-        """What stands behind a dot, where every word is a name."""
-        if self._stream.word.kind not in (TokenKind.WORD, TokenKind.QUOTED):
+        """Read the part of a name after a dot, where every token is a name."""
+        if self._stream.current.kind not in (TokenKind.WORD, TokenKind.QUOTED):
             self._stream.fail("a name after the dot")
         self._stream.step()
 
     def alias(self) -> bool:
-        """`[AS] name`, if it is there."""
+        """Read `[AS] name` if it comes next, and return whether it did."""
         stream = self._stream
         if stream.take("AS"):
-            if stream.word.kind not in (TokenKind.WORD, TokenKind.QUOTED, TokenKind.TEXT):
+            if stream.current.kind not in (TokenKind.WORD, TokenKind.QUOTED, TokenKind.TEXT):
                 stream.fail("a name after AS")
             stream.step()
             return True
-        word = stream.word
-        if word.kind is TokenKind.QUOTED or (word.kind is TokenKind.WORD and word.said not in _NO_ALIAS):
+        token = stream.current
+        if token.kind is TokenKind.QUOTED or (token.kind is TokenKind.WORD and token.keyword not in _NO_ALIAS):
             stream.step()
             return True
         return False
 
     def type_(self) -> None:
         stream = self._stream
-        if stream.word.kind not in (TokenKind.WORD, TokenKind.QUOTED) or stream.word.said in RESERVED:
+        if stream.current.kind not in (TokenKind.WORD, TokenKind.QUOTED) or stream.current.keyword in RESERVED:
             stream.fail("a type")
         stream.step()
         while stream.take("."):
@@ -220,13 +220,13 @@ class NameGrammar:
             stream.expect("TIME")
             stream.expect("ZONE")
         while stream.take("["):
-            if stream.word.kind is TokenKind.NUMBER:
+            if stream.current.kind is TokenKind.NUMBER:
                 stream.step()
             stream.expect("]")
         stream.take("ARRAY")
 
     def _within_type(self) -> None:
-        """Lengths, or the fields of a struct."""
+        """Read lengths, or the fields of a struct."""
         stream = self._stream
         stream.expect("(")
         self.listed(self._of_type)
@@ -234,9 +234,9 @@ class NameGrammar:
 
     def _of_type(self) -> None:
         stream = self._stream
-        if stream.word.kind is TokenKind.NUMBER:
+        if stream.current.kind is TokenKind.NUMBER:
             stream.step()
             return
         self.type_()
-        if stream.word.kind in (TokenKind.WORD, TokenKind.QUOTED):
+        if stream.current.kind in (TokenKind.WORD, TokenKind.QUOTED):
             self.type_()

@@ -224,6 +224,6 @@ async def test_a_topic_that_goes_meanwhile_is_an_error() -> None:
 async def _prepared(sql: Asker, text: str):  # type: ignore[no-untyped-def]
     from tailrace.sql.parse import parse
 
-    preparation = sql.queries._preparation
-    assert preparation is not None
-    return await preparation.prepare(parse(text)[0], (), sql.broker.answers.answer())  # type: ignore[arg-type]
+    planner = sql.queries._planner
+    assert planner is not None
+    return await planner.prepare(parse(text)[0], (), sql.broker.answers.answer())  # type: ignore[arg-type]

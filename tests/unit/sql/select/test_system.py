@@ -114,5 +114,5 @@ async def test_empty_tables_have_their_columns() -> None:
 @on_loop
 async def test_a_name_that_is_not_there_says_which_are() -> None:
     async with asking() as sql:
-        with pytest.raises(SqlError, match=r"there is no 'system.topcis'; there are system.topics, "):
+        with pytest.raises(SqlError, match=r"there is no table 'system.topcis'; use system.topics, "):
             await sql.rows("SELECT * FROM system.topcis")
