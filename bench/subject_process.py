@@ -25,7 +25,7 @@ from bench.results import Circumstances, Result, ScaleName, read_result, write_r
 from bench.scale import FULL, QUICK, Scale
 from bench.subjects import SUBJECTS, Subject
 from bench.workspace import Workspace
-from tailrace.server import collect_seldom
+from tailrace.server import collect_garbage_rarely
 
 ROOT = Path(__file__).resolve().parents[1]
 _SCALES: Mapping[ScaleName, Scale] = {"full": FULL, "quick": QUICK}
@@ -145,5 +145,5 @@ def _main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    collect_seldom()  # as the server does
+    collect_garbage_rarely()  # as the server does
     _main()

@@ -22,7 +22,7 @@ from tailrace.broker.broker import Broker
 from tailrace.model.clock import SystemClock
 from tailrace.model.commit import Changes
 from tailrace.model.ids import PartitionId, TopicId
-from tailrace.server import collect_seldom
+from tailrace.server import collect_garbage_rarely
 from tailrace.store.embedded import EmbeddedStore
 
 PARTITIONS = 8
@@ -151,5 +151,5 @@ def _say(said: msgspec.Struct) -> None:
 
 
 if __name__ == "__main__":
-    collect_seldom()  # as the server does
+    collect_garbage_rarely()  # as the server does
     _main()

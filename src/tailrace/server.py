@@ -1,8 +1,8 @@
-"""One Tailrace process: opens the folder, serves it, and ends cleanly.
+"""One server process: opens the folder, serves it, and shuts down cleanly.
 
-Listeners call the broker, the broker calls the store; this is the only place that knows all three. The addresses are taken
-first, because that is what fails most often; then the folder is opened in a thread while the Kafka surface is loaded. What
-is not needed by everyone, HTTP and SQL, is loaded when somebody asks for it.
+Listeners call the broker, and the broker calls the store; only this module knows all three. The addresses are bound first,
+because that fails most often; then the folder is opened in a thread while the Kafka modules are imported. HTTP and SQL, which
+not every server needs, are loaded on the first request.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _FINISH_REQUESTS_SECONDS = 4
 _BACKLOG = 1024
 _OTHER_FILES = 1024
-"""Open files that are not connections: the store's, above all. Of a lower limit, half is kept for them."""
+"""Open files that are reserved for the store and others that are no connections. Of a lower limit, half is reserved."""
 _LEAST_FILES = 128
 _COMMAND_LENGTH = 200
 
@@ -46,17 +46,17 @@ _logger = logging.getLogger(__name__)
 
 
 class Ready(NamedTuple):
-    """What a server can say about itself once it takes requests."""
+    """Describes a server that accepts requests."""
 
     http: Address
     kafka: Address
     open_seconds: float
     replayed_bytes: int
-    """Log bytes that had to be read again, because they were newer than the saved index."""
+    """Log bytes that were read again because they were newer than the saved index."""
 
 
 class Server:
-    """A server from its start to its end. `on_ready` is called once requests are taken, `on_stop` when a stop begins."""
+    """A server from its start to its end. `on_ready` is called when it accepts requests, `on_stop` when it begins to stop."""
 
     def __init__(
         self,
@@ -91,9 +91,9 @@ class Server:
 
     async def run(self) -> TailraceError | None:
         """Serve until SIGTERM, SIGINT or a storage failure, which is returned."""
-        # What libraries write to the folder is for its owner alone, like all that is written here.
+        # All files in the folder are readable by their owner only, also those that libraries write.
         os.umask(0o077)
-        collect_seldom()
+        collect_garbage_rarely()
         keep_freed_memory()
         self._limits, backlog = _within_open_files(self._limits)
         loop = asyncio.get_running_loop()
@@ -101,7 +101,7 @@ class Server:
             loop.add_signal_handler(number, self._stop)
         with _bind(self._http, "--http", backlog) as http, _bind(self._kafka, "--kafka", backlog) as kafka:
             opening = loop.run_in_executor(None, self._open_store, loop)
-            # Loaded here and not above, because it takes as long as opening the folder and the two overlap.
+            # Imported here, because it takes as long as opening the folder and the two overlap.
             import tailrace.kafka.apis  # noqa: F401
 
             opened = await opening
@@ -154,7 +154,7 @@ class Server:
             self._on_ready(Ready(http_address, kafka_address, opened.seconds, opened.store.stats().replayed_bytes))
             await self._stopping.wait()
         finally:
-            # SQL and the broker go first: that finishes what they were asked to do and wakes those who wait, so that the
+            # SQL and the broker are closed first: that completes their requests and wakes those that wait, so that the
             # listeners can send all answers before they close their connections.
             await sql.close()
             await broker.close()
@@ -185,20 +185,20 @@ class Server:
             self._on_stop()
 
 
-def collect_seldom() -> None:
-    """Look for reference cycles less often than Python does by default.
+def collect_garbage_rarely() -> None:
+    """Make the garbage collector look for reference cycles less often than by default.
 
-    The index and the commits in flight are many small objects that are in no cycle. Looking at them every 700 allocations
-    cost a third of the appends per second.
+    The index and the commits in flight are many small objects without cycles. Scanning them every 700 allocations costs a third
+    of the appends per second.
     """
     gc.set_threshold(10_000, 20, 20)
 
 
 def _within_open_files(limits: Limits) -> tuple[Limits, int]:
-    """Raise the limit of open files as far as the system lets a process, and fit connections into it.
+    """Raise the limit of open files as far as possible. Return the limits that fit into it, and the backlog of the listeners.
 
-    A store that can't open a file has to stop, so connections are refused first. Those that come at once are accepted at once,
-    before any can be refused: the backlog, which bounds them, has to fit, too.
+    A store that can't open a file has to stop, so connections are rejected first. A burst of connections is accepted before any
+    of them can be rejected, so the backlog, which bounds the burst, has to fit too.
     """
     wanted = 2 * (limits.connections + _BACKLOG) + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -210,15 +210,15 @@ def _within_open_files(limits: Limits) -> tuple[Limits, int]:
         return limits, _BACKLOG
     if soft < _LEAST_FILES:
         raise ConfigurationError(
-            f"a process may have {soft} open files here, and a server needs {_LEAST_FILES} at least: raise the limit"
+            f"the limit of open files is {soft}, and a server needs at least {_LEAST_FILES}; raise it"
             " (`ulimit -n`, or LimitNOFILE of systemd)"
         )
     kept = min(_OTHER_FILES, soft // 2)
     backlog = min(_BACKLOG, (soft - kept) // 8)
     connections = min(limits.connections, (soft - kept) // 2 - backlog)
     _logger.warning(
-        "a process may have %d open files here: %d are kept for the store, and each listener refuses connections beyond %d."
-        " Raise the limit (`ulimit -n`, or LimitNOFILE of systemd) to %d for all that `connections` allows",
+        "the limit of open files is %d: %d are reserved for the store, and each listener rejects connections beyond %d."
+        " Raise the limit (`ulimit -n`, or LimitNOFILE of systemd) to %d for as many as `connections` allows",
         soft,
         kept,
         connections,
@@ -238,14 +238,14 @@ def _bind(address: Address, flag: str, backlog: int) -> socket.socket:
     try:
         return socket.create_server(address, family=family, backlog=backlog)
     except OSError as error:
-        # `create_server` adds the address to the text of the operating system, which is said here already.
+        # `create_server` appends the address to the system's message, which has it already here.
         why = (error.strerror or str(error)).partition(" (while")[0]
-        advice = f"; {_stop_who_listens(address.port)}, or" if error.errno == errno.EADDRINUSE else ";"
+        advice = f"; {_how_to_stop_listener(address.port)}, or" if error.errno == errno.EADDRINUSE else ";"
         raise ConfigurationError(f"can't listen on {address}: {why}{advice} choose another with {flag}") from error
 
 
-def _stop_who_listens(port: int) -> str:
-    """Say how to stop whoever listens on a port. Processes of other users can't be seen into."""
+def _how_to_stop_listener(port: int) -> str:
+    """Return how to stop the process that listens on a port. Processes of other users can't be inspected."""
     listening = "0A"
     sockets = set()
     for table in ("tcp", "tcp6"):

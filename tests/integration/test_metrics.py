@@ -32,7 +32,7 @@ def test_a_replay_after_a_kill_is_counted(server: ServerProcess) -> None:
     server.kill()
     server.start()
     assert metric(server.url, "tailrace_replayed_frames") >= 2
-    assert "read again" in server.ready_line
+    assert "bytes replayed" in server.ready_line
 
 
 def test_statements_and_changes_of_tables_are_counted(server: ServerProcess, client: httpx.Client) -> None:

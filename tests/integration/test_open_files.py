@@ -45,7 +45,7 @@ def test_many_connections_take_no_file_from_the_store(tmp_path: Path) -> None:
     config = tmp_path / "tailrace.toml"
     config.write_text("[limits]\nnew_connections_per_second = 100000\n")
     with FewFiles(tmp_path / "data", "--config", str(config)) as server, httpx.Client(base_url=server.url, timeout=5) as client:
-        assert f"may have {FILES} open files here" in server.stderr
+        assert f"the limit of open files is {FILES}" in server.stderr
         create(server.url, "orders")
         client.get("/health")  # this one is connected before the others
         acked = 0
@@ -70,7 +70,7 @@ def test_a_limit_that_no_server_can_work_with_gets_one_clear_line(tmp_path: Path
     command = ["prlimit", "--nofile=64:64", sys.executable, "-m", "tailrace", "serve", "--data", str(tmp_path / "data")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert ended.returncode == 1
-    assert ended.stderr.startswith("tailrace: a process may have 64 open files here, and a server needs 128 at least")
+    assert ended.stderr.startswith("tailrace: the limit of open files is 64, and a server needs at least 128")
     assert not (tmp_path / "data").exists()
 
 

@@ -1,1 +1,1 @@
-"""The rules: topics, publish, fetch, producers, dedup, offsets, retention. No sockets; the clock is injected."""
+"""The rules of topics, publishing, reading, groups, queues and transactions. No sockets; the clock is injected."""

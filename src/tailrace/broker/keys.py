@@ -1,7 +1,7 @@
-"""Where the broker keeps its state: every state key is made here.
+"""The keys of the broker's state in the store. Every state key is built here.
 
-Keys begin with a readable word; numbers follow in big-endian order, so that ranges come out sorted. Everything that belongs to
-a topic carries the topic's id first, so that it goes with the topic by its prefix.
+Keys begin with a readable word; numbers follow in big-endian order, so that ranges are sorted. The state of a topic has the
+topic's id first, so that it is deleted with the topic by its prefix.
 """
 
 from struct import Struct
@@ -46,7 +46,7 @@ _PRODUCER = Struct(">IIq")
 _LENGTH = Struct(">H")
 _PARTITION = Struct(">II")
 _OFFSET = Struct(">q")
-_PLACE = Struct(">IIq")
+_RECORD = Struct(">IIq")
 _EXPIRY = Struct(">Q")
 
 _ENTRY = b"/entry/"
@@ -63,12 +63,12 @@ def table_key(table_id: TableId) -> bytes:
 
 
 def checkpoint_key(table_id: TableId) -> bytes:
-    """The newest checkpoint of the table's rows that is whole."""
+    """Return the key of the newest complete checkpoint of the table's rows."""
     return _CHECKPOINTS + _ID.pack(table_id)
 
 
 def unfinished_checkpoint_key(table_id: TableId) -> bytes:
-    """The checkpoint that is being taken."""
+    """Return the key of the checkpoint that is being written."""
     return _UNFINISHED_CHECKPOINTS + _ID.pack(table_id)
 
 
@@ -89,7 +89,7 @@ def offsets_of_topic(topic_id: TopicId) -> bytes:
 
 
 def offsets_of_group(topic_id: TopicId, group: str) -> bytes:
-    # The length goes before the name so that no group's keys begin like those of another.
+    # The length comes before the name, so that no group's keys are a prefix of those of another.
     name = group.encode()
     return OFFSETS + _ID_LENGTH.pack(topic_id, len(name)) + name
 
@@ -236,7 +236,7 @@ def aborted_key(partition: PartitionId, last_offset: Offset) -> bytes:
 
 
 def aborted_bound(last_offset: Offset) -> bytes:
-    """Within the aborted transactions of a partition: those that end at this offset or later are not below it."""
+    """Return the start of a range within a partition: aborted transactions that end at this offset or later."""
     return _OFFSET.pack(last_offset)
 
 
@@ -246,8 +246,8 @@ def last_offset_of_aborted(key: bytes) -> Offset:
 
 
 def payload_key(partition: PartitionId, offset: Offset) -> bytes:
-    """By record: the payload that it refers to."""
-    return PAYLOADS + _PLACE.pack(*partition, offset)
+    """Return the key of a record's reference to a payload."""
+    return PAYLOADS + _RECORD.pack(*partition, offset)
 
 
 def payloads_of_partition(partition: PartitionId) -> bytes:
@@ -255,22 +255,22 @@ def payloads_of_partition(partition: PartitionId) -> bytes:
 
 
 def after_partition(partition: PartitionId) -> bytes:
-    """Within all payloads: those of later partitions are not below it."""
-    return _PLACE.pack(*partition, (1 << 63) - 1)
+    """Return the start of a range within all references: those of later partitions."""
+    return _RECORD.pack(*partition, (1 << 63) - 1)
 
 
 def read_payload_key(key: bytes) -> tuple[PartitionId, Offset]:
-    topic_id, number, offset = _PLACE.unpack_from(key, len(PAYLOADS))
+    topic_id, number, offset = _RECORD.unpack_from(key, len(PAYLOADS))
     return PartitionId(TopicId(topic_id), number), Offset(offset)
 
 
 def payload_uses(digest: bytes) -> bytes:
-    """By payload: the records that refer to it."""
+    """Return the prefix of the records that refer to a payload."""
     return _PAYLOAD_USES + digest
 
 
 def payload_use_key(digest: bytes, partition: PartitionId, offset: Offset) -> bytes:
-    return payload_uses(digest) + _PLACE.pack(*partition, offset)
+    return payload_uses(digest) + _RECORD.pack(*partition, offset)
 
 
 def times_of_topic(topic_id: TopicId) -> bytes:
@@ -282,7 +282,7 @@ def times_of_partition(partition: PartitionId) -> bytes:
 
 
 def times_key(partition: PartitionId, first: Offset) -> bytes:
-    """By the first offset that they tell of."""
+    """Return the key of a chunk of oldest timestamps, by its first offset."""
     return times_of_partition(partition) + _OFFSET.pack(first)
 
 
@@ -316,5 +316,5 @@ def fingerprint_of_expiry(topic_id: TopicId, key: bytes) -> bytes:
 
 
 def expiry_bound(expires_ms: int) -> bytes:
-    """Within the expiries of a topic: everything that expires at this time or before is below it."""
+    """Return the end of a range within the expiries of a topic: entries that expire at this time or before are below it."""
     return _EXPIRY.pack(expires_ms + 1)

@@ -1,1 +1,1 @@
-"""The ways in: messages and raw batches, admitted, looked at for duplicates, and placed in partitions."""
+"""Writing: messages and raw batches are validated, deduplicated and appended to partitions."""

@@ -1,1 +1,1 @@
-"""The ways out: fetches with patience, consumers without a protocol, and whole topics for queries."""
+"""Reading: fetches that wait, committed records, consumers, and scans of whole topics."""

@@ -1,1 +1,1 @@
-"""How old records are at most, so that queries with an upper bound of time need not read the others."""
+"""The oldest timestamps of records, so that queries with an upper time bound need not read everything."""

@@ -1,1 +1,1 @@
-"""Topics: made, grown, altered, deleted and found; and how long their records stay."""
+"""Topics: how they are created, grown, altered, deleted and found."""
