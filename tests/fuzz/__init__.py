@@ -1,1 +1,1 @@
-"""Fuzzing of everything that reads bytes from outside: a short run in `make test`, a long one in `make fuzz`."""
+"""Fuzzing of everything that reads bytes from outside: briefly in `make test`, at length in `make fuzz`."""

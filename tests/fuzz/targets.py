@@ -1,11 +1,12 @@
-"""What is fuzzed. A target makes an input of its own and tries it; what comes of it may only be an answer or a refusal.
+"""What is fuzzed. A target yields inputs and what to do with each; the result may only be an answer or a `TailraceError`.
 
-Anything else that is raised is a find, and so is a try that takes too long.
+An input that raises anything else, or that takes too long, is harmful.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from random import Random
 from socket import create_server
 from struct import pack_into
@@ -21,12 +22,10 @@ from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, check_batch
 from tailrace.wire.compression import Compression, compress, decompress
 from tailrace.wire.control import decode_marker
 from tailrace.wire.message_codec import MessageCodec, MessageSource
-from tailrace.wire.messages.cluster import API_VERSIONS_API as API_VERSIONS
-from tailrace.wire.messages.cluster import ApiVersionsRequest
+from tailrace.wire.messages.cluster import API_VERSIONS_API, ApiVersionsRequest
 from tailrace.wire.record_timestamps import first_record_at
 from tailrace.wire.records import decode_batch, encode_batch
-from tests.fuzz.mutation import mutated
-from tests.fuzz.seeds import TOPIC, Seeds
+from tests.fuzz.inputs import TOPIC, FuzzSeeds, mutated
 from tests.support.kafka import CLIENT, Asker, answer_of, frame, read_response, running_asker, sized
 
 LIMITS = Limits(
@@ -40,24 +39,24 @@ LIMITS = Limits(
 )
 MAX_ITEMS = 10_000
 DECOMPRESSED_BYTES = 100_000
-PATIENCE_SECONDS = 0.02
-"""A request that waits for others, such as the join of a group, is left alone after this."""
+ANSWER_SECONDS = 0.02
+"""How long a request that waits for others, such as the join of a group, is waited for."""
 _RESTART_EVERY = 2_000
-"""Tries after which there is a new broker, so that its limits are not all used up."""
+"""The number of inputs after which a new broker is started, so that its limits are not used up."""
 
 
-class Try(NamedTuple):
-    """One input, and what to do with it."""
+class FuzzInput(NamedTuple):
+    """One input and what to do with it."""
 
     data: bytes
     act: Callable[[bytes], Awaitable[None]]
 
 
-Target = Callable[[Random, Seeds], AsyncGenerator[Try, None]]
+Target = Callable[[Random, FuzzSeeds], AsyncGenerator[FuzzInput, None]]
 
 
-async def message_target(random: Random, seeds: Seeds) -> AsyncGenerator[Try, None]:
-    """Requests and responses of every version: what can be read can be written, and says the same again."""
+async def message_target(random: Random, seeds: FuzzSeeds) -> AsyncGenerator[FuzzInput, None]:
+    """Read requests and responses of every version. What can be read can be written and read back as the same message."""
     codec = MessageCodec()
 
     while True:
@@ -75,11 +74,11 @@ async def message_target(random: Random, seeds: Seeds) -> AsyncGenerator[Try, No
                 codec.read(shape, version, flexible, MessageSource(bytes(again))) == message, "a message reads back differently"
             )
 
-        yield Try(bytes(mutated(random, bytes(whole), seeds.frames)), read)
+        yield FuzzInput(bytes(mutated(random, bytes(whole), seeds.frames)), read)
 
 
-async def batch_target(random: Random, seeds: Seeds) -> AsyncGenerator[Try, None]:
-    """Record batches and the records in them, with checksums that fit, so that the decoder behind them is reached."""
+async def batch_target(random: Random, seeds: FuzzSeeds) -> AsyncGenerator[FuzzInput, None]:
+    """Decode record batches, with valid checksums, so that the records in them are decoded too."""
 
     async def read(data: bytes) -> None:
         batch = bytearray(data)
@@ -97,23 +96,23 @@ async def batch_target(random: Random, seeds: Seeds) -> AsyncGenerator[Try, None
         check_batch(encode_batch(decode_batch(batch, limits)))
 
     while True:
-        yield Try(bytes(mutated(random, bytes(seeds.batch()), seeds.frames)), read)
+        yield FuzzInput(bytes(mutated(random, bytes(seeds.batch()), seeds.frames)), read)
 
 
-async def codec_target(random: Random, seeds: Seeds) -> AsyncGenerator[Try, None]:
-    """Compressed bytes: what comes out is never larger than it may be."""
+async def codec_target(random: Random, seeds: FuzzSeeds) -> AsyncGenerator[FuzzInput, None]:
+    """Decompress bytes. The result is never larger than its limit."""
     while True:
         kind = random.choice(list(Compression)[1:])
         plain = random.choice((b"abc" * random.randint(0, 9_000), random.randbytes(random.randint(0, 2_000))))
 
         async def read(data: bytes, kind: Compression = kind) -> None:
-            invariant(len(decompress(kind, data, DECOMPRESSED_BYTES)) <= DECOMPRESSED_BYTES, f"{kind.name} passes its bound")
+            invariant(len(decompress(kind, data, DECOMPRESSED_BYTES)) <= DECOMPRESSED_BYTES, f"{kind.name} exceeds its limit")
 
-        yield Try(bytes(mutated(random, bytes(compress(kind, plain)), seeds.frames)), read)
+        yield FuzzInput(bytes(mutated(random, bytes(compress(kind, plain)), seeds.frames)), read)
 
 
-async def request_target(random: Random, seeds: Seeds) -> AsyncGenerator[Try, None]:
-    """Whole requests to the handlers of a running broker: no request finds a fault in them."""
+async def request_target(random: Random, seeds: FuzzSeeds) -> AsyncGenerator[FuzzInput, None]:
+    """Send whole requests to the handlers of a running broker. None may raise an unexpected error."""
     while True:
         async with running_asker(limits=LIMITS) as asker:
             await asker.broker.topics.create(TOPIC, 2)
@@ -123,11 +122,11 @@ async def request_target(random: Random, seeds: Seeds) -> AsyncGenerator[Try, No
 
             for _ in range(_RESTART_EVERY):
                 whole = random.choice((seeds.request(), random.choice(seeds.frames)))
-                yield Try(whole if random.random() < 0.2 else bytes(mutated(random, bytes(whole), seeds.frames)), ask)
+                yield FuzzInput(whole if random.random() < 0.2 else bytes(mutated(random, bytes(whole), seeds.frames)), ask)
 
 
-async def connection_target(random: Random, seeds: Seeds) -> AsyncGenerator[Try, None]:
-    """Anything at all to a socket, in pieces: others are served while it comes and after it."""
+async def connection_target(random: Random, seeds: FuzzSeeds) -> AsyncGenerator[FuzzInput, None]:
+    """Send any bytes to a socket, in parts. Other clients are served meanwhile and afterwards."""
     while True:
         async with _listening() as listening:
             for _ in range(_RESTART_EVERY // 4):
@@ -137,7 +136,7 @@ async def connection_target(random: Random, seeds: Seeds) -> AsyncGenerator[Try,
                     if random.random() < 0.6:
                         whole = bytes(mutated(random, bytes(whole), seeds.frames))
                     parts.append(sized(whole) if random.random() < 0.8 else whole)
-                yield Try(b"".join(parts), listening.trouble)
+                yield FuzzInput(b"".join(parts), listening.disturb)
 
 
 TARGETS: dict[str, Target] = {
@@ -152,34 +151,34 @@ TARGETS: dict[str, Target] = {
 async def _ask(asker: Asker, data: bytes) -> None:
     reply = asker.dispatcher.dispatch(bytearray(data), CLIENT)
     if isinstance(reply, PendingResponse):
-        await answer_of(reply, PATIENCE_SECONDS)
-    invariant(asker.traffic.handler_faults == 0, "a handler has a fault")
+        await answer_of(reply, ANSWER_SECONDS)
+    invariant(asker.traffic.handler_faults == 0, "a handler failed unexpectedly")
 
 
 class _Listening(NamedTuple):
     asker: Asker
     address: tuple[str, int]
 
-    async def trouble(self, data: bytes) -> None:
-        """Send it in two pieces and go away, then see whether a good client is answered."""
+    async def disturb(self, data: bytes) -> None:
+        """Send the data in two parts, check that another client is answered, and disconnect."""
         _, writer = await asyncio.open_connection(*self.address)
         try:
             writer.write(data[: len(data) // 2])
             await asyncio.sleep(0)
             writer.write(data[len(data) // 2 :])
-            await self._be_served()
+            await self._check_served()
         finally:
             writer.close()
-        invariant(self.asker.traffic.handler_faults == 0, "a handler has a fault")
+        invariant(self.asker.traffic.handler_faults == 0, "a handler failed unexpectedly")
 
-    async def _be_served(self) -> None:
+    async def _check_served(self) -> None:
         request = ApiVersionsRequest(client_software_name="fuzz", client_software_version="1")
         reader, writer = await asyncio.open_connection(*self.address)
         try:
-            writer.write(sized(frame(API_VERSIONS, 3, request)))
+            writer.write(sized(frame(API_VERSIONS_API, 3, request)))
             size = int.from_bytes(await reader.readexactly(4))
-            _, response = read_response(API_VERSIONS, 3, await reader.readexactly(size))
-            invariant(response.error_code == 0, "a good client is refused")
+            _, response = read_response(API_VERSIONS_API, 3, await reader.readexactly(size))
+            invariant(response.error_code == 0, "a valid request is rejected")
         finally:
             writer.close()
 
@@ -195,3 +194,34 @@ async def _listening() -> AsyncIterator[_Listening]:
                 yield _Listening(asker, bound.getsockname())
             finally:
                 await listener.stop()
+
+
+TRY_SECONDS = 10.0
+
+
+class HarmfulInput(NamedTuple):
+    """An input that raised an unexpected error or took too long."""
+
+    tries: int
+    data: bytes
+    error: BaseException
+
+
+async def fuzz(target: Target, random: Random, *, seconds: float = 600, most: int | None = None) -> HarmfulInput | int:
+    """Try inputs until one is harmful or time or `most` is reached. Return that input, or the number of inputs tried."""
+    tries = 0
+    deadline = time.monotonic() + seconds
+    async with aclosing(target(random, FuzzSeeds(random))) as inputs:
+        async for data, act in inputs:
+            tries += 1
+            try:
+                async with asyncio.timeout(TRY_SECONDS):
+                    await act(data)
+            except TailraceError:
+                # Rejecting bad input is right.
+                pass
+            except Exception as error:  # noqa: BLE001  any other error is a defect
+                return HarmfulInput(tries, data, error)
+            if tries == most or time.monotonic() > deadline:
+                break
+    return tries

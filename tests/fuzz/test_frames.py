@@ -1,4 +1,4 @@
-"""Every captured request is read as kio reads it, is written again as it came, and is answered."""
+"""Every captured request is read as kio reads it, is written back as the same bytes, and is answered."""
 
 import io
 from collections import Counter
@@ -16,19 +16,19 @@ from tailrace.wire.message import Api, KafkaMessage
 from tailrace.wire.message_codec import MessageCodec, MessageSource, skip_tags
 from tailrace.wire.messages.produce import ProduceRequest
 from tailrace.wire.records import decode_batch
-from tests.fuzz.corpus import Captured, captured
+from tests.fuzz.inputs import CapturedFrame, captured_frames
 from tests.support.aio import on_loop
 from tests.support.kafka import CLIENT, answer_of, running_asker
 from tools.generate_messages import APIS, generated_apis, top_class
 
 HEAD = Struct(">hhih")
-CORPUS = captured()
+CORPUS = captured_frames()
 BY_KEY = {api.key: (name, api) for name, api in zip(APIS, generated_apis(), strict=True)}
 CODEC = MessageCodec()
 
 
 class Opened(NamedTuple):
-    """A request behind its header."""
+    """A request without its header."""
 
     module: str
     api: Api
@@ -52,7 +52,7 @@ def opened(frame: bytes) -> Opened:
 
 
 @pytest.mark.parametrize("sent", CORPUS, ids=str)
-def test_a_captured_request_is_read_and_written_again_byte_for_byte(sent: Captured) -> None:
+def test_a_captured_request_is_read_and_written_again_byte_for_byte(sent: CapturedFrame) -> None:
     request = opened(sent.frame)
     assert sent.name.startswith(f"{request.api.name}-v{request.version}")
     again = bytearray()
@@ -61,7 +61,7 @@ def test_a_captured_request_is_read_and_written_again_byte_for_byte(sent: Captur
 
 
 @pytest.mark.parametrize("sent", CORPUS, ids=str)
-def test_kio_agrees_about_a_captured_request(sent: Captured) -> None:
+def test_kio_agrees_about_a_captured_request(sent: CapturedFrame) -> None:
     request = opened(sent.frame)
     theirs = top_class(request.module, request.version, "request")
     entity, size = entity_reader(theirs)(request.body, 0)
@@ -75,7 +75,7 @@ def test_kio_agrees_about_a_captured_request(sent: Captured) -> None:
 
 
 @pytest.mark.parametrize("sent", [each for each in CORPUS if each.name.startswith("Produce-")], ids=str)
-def test_the_batches_of_a_captured_produce_hold_what_they_say(sent: Captured) -> None:
+def test_the_batches_of_a_captured_produce_match_their_heads(sent: CapturedFrame) -> None:
     request = opened(sent.frame).read()
     assert isinstance(request, ProduceRequest)
     batches = [each.records for topic in request.topic_data for each in topic.partition_data]
@@ -90,7 +90,7 @@ def test_the_batches_of_a_captured_produce_hold_what_they_say(sent: Captured) ->
 
 
 @on_loop
-async def test_captured_requests_find_no_fault() -> None:
+async def test_captured_requests_are_handled_without_unexpected_errors() -> None:
     async with running_asker() as asker:
         for sent in CORPUS:
             reply = asker.dispatcher.dispatch(bytearray(sent.frame), CLIENT)
@@ -99,7 +99,7 @@ async def test_captured_requests_find_no_fault() -> None:
             assert asker.traffic.handler_faults == 0, sent
 
 
-def test_there_are_frames_of_every_client_that_was_recorded() -> None:
+def test_every_client_has_captured_frames() -> None:
     counts = Counter(sent.client for sent in CORPUS)
     assert set(counts) >= {"aiokafka", "confluent-kafka", "java", "kafka-python", "kcat", "spark", "franz-go", "kafkajs"}
     assert all(count > 5 for count in counts.values())

@@ -1,4 +1,4 @@
-"""A short run of what `make fuzz` does at length, and the proof that it would find something."""
+"""A short run of what `make fuzz` does at length, and the proof that it finds harmful input."""
 
 from collections.abc import AsyncGenerator
 from random import Random
@@ -6,10 +6,8 @@ from random import Random
 import pytest
 
 from tailrace.model.errors import CorruptBatchError
-from tests.fuzz.mutation import mutated
-from tests.fuzz.run import Find, fuzz
-from tests.fuzz.seeds import Seeds
-from tests.fuzz.targets import TARGETS, Try
+from tests.fuzz.inputs import FuzzSeeds, mutated
+from tests.fuzz.targets import TARGETS, FuzzInput, HarmfulInput, fuzz
 from tests.support.aio import on_loop
 
 TRIES = {"messages": 1_500, "batches": 1_500, "codecs": 1_500, "requests": 600, "connections": 150}
@@ -22,24 +20,24 @@ async def test_no_input_does_harm(name: str) -> None:
     assert outcome == TRIES[name]
 
 
-async def planted(random: Random, seeds: Seeds) -> AsyncGenerator[Try, None]:
-    """Refuses what has a byte of 0, and fails where it has one of 255."""
+async def planted(random: Random, seeds: FuzzSeeds) -> AsyncGenerator[FuzzInput, None]:
+    """Reject input with a byte of 0, and fail for input with a byte of 255."""
 
     async def read(data: bytes) -> None:
         if 0 in data:
-            raise CorruptBatchError("as it should")
+            raise CorruptBatchError("expected")
         if 255 in data:
-            raise IndexError("as it should not")
+            raise IndexError("unexpected")
 
     while True:
-        yield Try(bytes(mutated(random, b"harmless", [b"\0" * 9])), read)
+        yield FuzzInput(bytes(mutated(random, b"harmless", [b"\0" * 9])), read)
 
 
 @on_loop
 async def test_a_fault_is_found_and_found_again_by_its_seed() -> None:
     first, second = [await fuzz(planted, Random(5), most=5_000) for _ in range(2)]
-    assert isinstance(first, Find)
-    assert isinstance(second, Find)
+    assert isinstance(first, HarmfulInput)
+    assert isinstance(second, HarmfulInput)
     assert first.data == second.data
     assert 255 in first.data
     assert 0 not in first.data

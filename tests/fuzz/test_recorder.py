@@ -1,4 +1,4 @@
-"""The recording proxy: clients notice nothing, and one request of each kind is kept."""
+"""The recording proxy does not disturb clients, and keeps one request of each kind."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from tailrace.wire.messages.cluster import API_VERSIONS_API, METADATA_API, ApiVersionsRequest, MetadataRequest
 from tests.compat.waiting import eventually
-from tests.fuzz.corpus import captured
+from tests.fuzz.inputs import captured_frames
 from tests.support.kafka import RawClient, frame
 from tests.support.server import ServerProcess
 from tools.record_frames import FrameName, Recorder
@@ -24,27 +24,27 @@ def test_one_request_of_each_kind_is_kept(tmp_path: Path) -> None:
                 assert client.ask(API_VERSIONS_API, ApiVersionsRequest(), 0).error_code == 0
             (broker,) = client.ask(METADATA_API, MetadataRequest(topics=()), 9).brokers
         assert f"{broker.host}:{broker.port}" == address
-        eventually(lambda: len(captured(folder)) == 2)
+        eventually(lambda: len(captured_frames(folder)) == 2)
     recorder.stop()
-    kept = {str(each): each.frame for each in captured(folder)}
+    kept = {str(each): each.frame for each in captured_frames(folder)}
     assert kept == {
         "raw/ApiVersions-v0": frame(API_VERSIONS_API, 0, ApiVersionsRequest()),
         "raw/Metadata-v9": frame(METADATA_API, 9, MetadataRequest(topics=())),
     }
 
 
-def test_requests_of_those_who_are_ignored_are_passed_on_and_not_kept(tmp_path: Path) -> None:
+def test_requests_of_ignored_clients_are_forwarded_and_not_kept(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "frames", ignored_ids=[b"test"])
     recorder.client = "raw"
     address = recorder.listen()
     with ServerProcess(tmp_path / "data") as server, RawClient(address) as refused:
-        # Nobody has said yet where to.
+        # The proxy was not told yet where to forward to.
         assert refused.is_closed_by_server()
         recorder.forward(server.kafka)
         with RawClient(address) as client:
             assert client.ask(API_VERSIONS_API, ApiVersionsRequest(), 0).error_code == 0
     recorder.stop()
-    assert captured(tmp_path / "frames") == []
+    assert captured_frames(tmp_path / "frames") == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Any records survive the wire format, and no bytes at all make the decoder do anything but refuse."""
+"""Any records survive the wire format, and the decoder rejects any other bytes."""
 
 import contextlib
 from struct import pack_into
