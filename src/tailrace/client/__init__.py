@@ -9,8 +9,8 @@
             for record in consumer.poll():
                 consumer.mark_processed(record)
 
-Every class with I/O is there twice: `AsyncTopicConsumer` for asyncio, `TopicConsumer` without. All errors are in one tree
-under `TailraceError`; each says whether the same call may succeed again (`retriable`) and whether it may have taken effect
+Every class with I/O exists twice: `AsyncTopicConsumer` for asyncio, `TopicConsumer` for threads. All errors derive from
+`TailraceError`; each says whether the same call may succeed later (`retriable`) and whether it may have taken effect
 (`outcome`).
 """
 

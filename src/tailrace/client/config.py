@@ -1,4 +1,7 @@
-"""Settings from names and values: typed, under their own names or Kafka's, each wrong one refused with what is allowed."""
+"""The settings of consumers, publishers and queues, under their own names and Kafka's.
+
+A wrong value raises `ConfigurationError`, which says what is allowed.
+"""
 
 import os
 from collections.abc import Callable, Mapping
@@ -12,46 +15,217 @@ from tailrace.model.errors import ConfigurationError
 from tailrace.model.limits import DEFAULT_LIMITS, MIB
 from tailrace.model.names import parse_pattern
 from tailrace.model.queue import DEFAULT_VISIBILITY_MS
-
-_TRUE = frozenset(("true", "1", "yes", "on"))
-_FALSE = frozenset(("false", "0", "no", "off"))
+from tailrace.model.suggestions import did_you_mean
 
 
 class AutoOffsetReset(StrEnum):
-    """Where a group begins in a partition in which it has committed nothing. An offset is another way."""
+    """Where a group starts in a partition without a committed offset. An offset is the alternative."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
     NONE = "none"
-    """Nowhere by itself: that there is no committed offset is an error."""
+    """A missing committed offset is an error."""
 
 
 class CorruptBatches(StrEnum):
-    """What becomes of stored batches that can't be decoded."""
+    """What to do about stored batches that can't be decoded."""
 
     REPORT = "report"
-    """An error, once everything that comes before them was handed out."""
+    """Raise an error after everything before them was returned."""
     SKIP = "skip"
-    """They are left out, with a warning in the log."""
+    """Skip them, with a warning in the log."""
+
+
+class ConnectionConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """TLS trust, timeouts and retries of the connection to the server."""
+
+    ca_file: str | None = None
+    """For an `https://` server: the PEM file of the trusted authorities. `None` means those that the environment names
+    (`SSL_CERT_FILE`, `SSL_CERT_DIR`), or else the public ones."""
+    request_timeout: timedelta = timedelta(seconds=30)
+    """Limits one request, in addition to the time that the server was asked to wait."""
+    api_timeout: timedelta = timedelta(seconds=60)
+    """How long one call retries before it gives up."""
+    retry_backoff: timedelta = timedelta(milliseconds=100)
+    """The first pause between attempts; each is twice as long as the one before."""
+    retry_backoff_max: timedelta = timedelta(seconds=2)
+    """The longest pause."""
+
+    def __post_init__(self) -> None:
+        _check(self, CONNECTION_SETTINGS)
+
+
+class ConsumerConfig(ConnectionConfig, frozen=True, kw_only=True):
+    """The settings of a consumer.
+
+    >>> config = ConsumerConfig.from_properties({"topic": "orders", "group.id": "billing", "max.poll.records": "500"})
+    >>> config.max_poll_records
+    500
+    >>> ConsumerConfig(topic="orders", group_id="billing", max_poll_records=0)
+    Traceback (most recent call last):
+    tailrace.model.errors.ConfigurationError: max_poll_records is 0; allowed is a whole number, 1 to 1000000
+    """
+
+    topic: str
+    """The name or alias of the topic."""
+    group_id: str
+    """Consumers of one group share the partitions. Kafka clients may be in the same group."""
+    client_id: str = "tailrace-python"
+    """Names this consumer among the members of its group."""
+    auto_offset_reset: AutoOffsetReset | int = AutoOffsetReset.EARLIEST
+    """Where the group starts without a committed offset, and in a topic that was deleted and created again. With `none` a poll
+    raises an error in both cases."""
+    enable_auto_commit: bool = True
+    """Commit in the background what was marked as processed."""
+    auto_commit_interval: timedelta = timedelta(seconds=5)
+    max_poll_records: int = 500
+    """Limits the records of one poll."""
+    poll_timeout: timedelta = timedelta(seconds=1)
+    """How long a poll waits for the first record."""
+    partition_id: int | None = None
+    """Read only this partition, without being a member of the group. `None` shares the partitions with the other members."""
+    fetch_max_bytes: int = MIB
+    """Limits the bytes of one fetch."""
+    corrupt_batches: CorruptBatches = CorruptBatches.REPORT
+    """Whether stored batches that can't be decoded raise an error, after everything before them, or are skipped."""
+    heartbeat_interval: timedelta = timedelta(seconds=10)
+    session_timeout: timedelta = timedelta(seconds=30)
+    """After this time without a heartbeat the group assigns the member's partitions to others."""
+    max_poll_interval: timedelta = timedelta(minutes=5)
+    """A consumer that does not poll for this long counts as stuck, and its heartbeats end."""
+
+    def __post_init__(self) -> None:
+        _check(self, CONSUMER_SETTINGS)
+        if self.heartbeat_interval >= self.session_timeout:
+            raise ConfigurationError(
+                f"heartbeat_interval is {self.heartbeat_interval}; allowed is less than session_timeout,"
+                f" which is {self.session_timeout}"
+            )
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, Any]) -> Self:
+        """Read settings under their own names or Kafka's (`group.id`), durations as timedeltas or milliseconds.
+
+        If a setting is given under both names, its own takes precedence.
+        """
+        return cls(**_fields_of(cls, properties, CONSUMER_SETTINGS))
+
+
+class PublisherConfig(ConnectionConfig, frozen=True, kw_only=True):
+    """The settings of a publisher: how it batches messages, and how much it buffers.
+
+    >>> PublisherConfig.from_properties({"linger.ms": 5}).linger
+    datetime.timedelta(microseconds=5000)
+    """
+
+    batch_records: int = 2_000
+    """Limits the messages of one request."""
+    batch_bytes: int = MIB
+    """The size of a request above which no further message is added."""
+    linger: timedelta = timedelta(0)
+    """How long the first message of a request waits for others. Messages that arrive during a request are batched anyway."""
+    buffer_records: int = 20_000
+    """Limits the messages that wait to be sent. `send` waits while it is reached."""
+    buffer_bytes: int = 32 * MIB
+    """Limits the bytes of these messages."""
+
+    def __post_init__(self) -> None:
+        _check(self, PUBLISHER_SETTINGS)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, Any]) -> Self:
+        """Read settings as `ConsumerConfig.from_properties` does."""
+        return cls(**_fields_of(cls, properties, PUBLISHER_SETTINGS))
+
+
+class QueueConfig(ConnectionConfig, frozen=True, kw_only=True):
+    """The settings of a consumer of a queue.
+
+    >>> config = QueueConfig.from_properties({"pattern": "mail.*", "group.id": "mailers", "visibility_timeout": 60_000})
+    >>> config.visibility_timeout
+    datetime.timedelta(seconds=60)
+    """
+
+    pattern: str
+    """The topics to receive from."""
+    group_id: str
+    """Each event goes to one consumer of the group."""
+    client_id: str = "tailrace-python"
+    """Names this consumer."""
+    auto_offset_reset: AutoOffsetReset = AutoOffsetReset.EARLIEST
+    """Where a new group starts in existing topics."""
+    visibility_timeout: timedelta = timedelta(milliseconds=DEFAULT_VISIBILITY_MS)
+    """How long this consumer has an event."""
+    max_deliveries: int | None = None
+    """After this many deliveries an event goes to the dead letters. Changes the limit for the whole group, unless `None`."""
+    corrupt_batches: CorruptBatches = CorruptBatches.REPORT
+    """Whether stored batches that can't be decoded raise an error, after everything before them, or are skipped."""
+    order_by_key: bool = False
+    """Deliver an event only when all earlier ones with its key are done. All consumers of the group must set it."""
+    auto_extend: bool = False
+    """Extend the time of an event in the background until it is acknowledged, up to `max_poll_interval`."""
+    max_poll_records: int = 10
+    """Limits the events of one poll, and those that iteration prefetches."""
+    poll_timeout: timedelta = timedelta(seconds=1)
+    """How long a poll waits for the first event."""
+    max_poll_interval: timedelta = timedelta(minutes=5)
+    """With `auto_extend`, a consumer that has an event for longer counts as stuck, and others get the event."""
+
+    def __post_init__(self) -> None:
+        _check(self, QUEUE_SETTINGS)
+        parse_pattern(self.pattern, DEFAULT_LIMITS)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, Any]) -> Self:
+        """Read settings as `ConsumerConfig.from_properties` does."""
+        return cls(**_fields_of(cls, properties, QUEUE_SETTINGS))
+
+
+def to_seconds(given: float | timedelta | None, otherwise: timedelta, name: str = "timeout") -> float:
+    """Return the seconds of a timeout that may be given as seconds or as a timedelta."""
+    if given is None:
+        return otherwise.total_seconds()
+    seconds = given.total_seconds() if isinstance(given, timedelta) else given
+    if not seconds >= 0:
+        raise ConfigurationError(f"{name} is {given!r}; allowed is a timedelta or seconds, from 0 on")
+    return seconds
 
 
 class Setting(NamedTuple):
-    """One field: the name that Kafka has for it, how its value is read, and what is allowed, in words."""
+    """One field: Kafka's name for it, how its value is read, and what is allowed, in words."""
 
     alias: str
     read: Callable[[Any], Any]
-    """Raises `ValueError` or `TypeError` for what is not allowed."""
+    """Raises `ValueError` or `TypeError` for a value that is not allowed."""
     allowed: str
 
 
+def _check(config: msgspec.Struct, settings: Mapping[str, Setting]) -> None:
+    for name, setting in settings.items():
+        given = getattr(config, name)
+        known = read_setting(name, given, setting)
+        if known != given or type(known) is not type(given):
+            # A value of another type, such as a number of milliseconds, is converted.
+            msgspec.structs.force_setattr(config, name, known)
+
+
+def _fields_of(shape: type[msgspec.Struct], properties: Mapping[str, Any], settings: Mapping[str, Setting]) -> dict[str, Any]:
+    found = read_properties(properties, settings)
+    missing = [field.name for field in msgspec.structs.fields(shape) if field.required and field.name not in found]
+    if missing:
+        raise ConfigurationError(f"{' and '.join(missing)} must be set")
+    return found
+
+
 def read_properties(given: Mapping[str, Any], settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """The fields by their own names. Where a setting is given under both names, its own counts, not Kafka's."""
+    """Return the fields by their own names. If a setting is given under both names, its own takes precedence over Kafka's."""
     names = {setting.alias: name for name, setting in settings.items()}
     found: dict[str, Any] = {}
     for key, value in given.items():
         name = key if key in settings else names.get(key)
         if name is None:
-            raise ConfigurationError(f"there is no setting {key!r}; the settings are {', '.join(sorted(settings))}")
+            hint = did_you_mean(key, [*settings, *names]) or ";"
+            raise ConfigurationError(f"there is no setting {key!r}{hint} the settings are {', '.join(sorted(settings))}")
         if key == name or name not in given:
             found[name] = read_setting(key, value, settings[name])
     return found
@@ -64,6 +238,10 @@ def read_setting(name: str, value: Any, setting: Setting) -> Any:
         raise ConfigurationError(f"{name} is {value!r}; allowed is {setting.allowed}") from None
 
 
+_TRUE = frozenset(("true", "1", "yes", "on"))
+_FALSE = frozenset(("false", "0", "no", "off"))
+
+
 def text(longest: int = 255) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if not isinstance(value, str) or not 0 < len(value) <= longest:
@@ -74,7 +252,7 @@ def text(longest: int = 255) -> Callable[[Any], str]:
 
 
 def file_name(value: Any) -> str:
-    """Text, or a path."""
+    """Read a path, as text or as a path object."""
     name = os.fspath(value)
     if not isinstance(name, str) or not name:
         raise ValueError
@@ -109,7 +287,7 @@ def boolean(value: Any) -> bool:
 
 
 def duration(least_ms: int, most_ms: int) -> Callable[[Any], timedelta]:
-    """A timedelta, or a whole number of milliseconds."""
+    """Read a timedelta, or a whole number of milliseconds."""
     count = whole_number(least_ms, most_ms)
 
     def read(value: Any) -> timedelta:
@@ -129,7 +307,7 @@ def offset_reset(value: Any) -> AutoOffsetReset | int:
 
 
 def log_edge(value: Any) -> AutoOffsetReset:
-    """One end or the other."""
+    """Read one of the two ends of the log."""
     if value == AutoOffsetReset.NONE:
         raise ValueError
     return AutoOffsetReset(value)
@@ -137,16 +315,6 @@ def log_edge(value: Any) -> AutoOffsetReset:
 
 def one_of(values: type[StrEnum]) -> Callable[[Any], StrEnum]:
     return lambda value: values(value)
-
-
-def to_seconds(given: float | timedelta | None, otherwise: timedelta, name: str = "timeout") -> float:
-    """What a caller gave as seconds or as a timedelta."""
-    if given is None:
-        return otherwise.total_seconds()
-    seconds = given.total_seconds() if isinstance(given, timedelta) else given
-    if not seconds >= 0:
-        raise ConfigurationError(f"{name} is {given!r}; allowed is a timedelta or seconds, from 0 on")
-    return seconds
 
 
 _DAY_MS = 24 * 3600 * 1000
@@ -222,165 +390,3 @@ QUEUE_SETTINGS: Mapping[str, Setting] = {
     "max_poll_interval": _duration("max.poll.interval.ms", 1_000, _HOUR_MS),
     **CONNECTION_SETTINGS,
 }
-
-
-class ConnectionConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom to trust, how long to wait for one answer, and how to try again."""
-
-    ca_file: str | None = None
-    """Of an `https://` server: certificates of the authorities that are trusted, as PEM. `None`: those that the environment
-    names (`SSL_CERT_FILE`, `SSL_CERT_DIR`), or else the public ones."""
-    request_timeout: timedelta = timedelta(seconds=30)
-    """How long one request may take, beyond what the server was asked to wait."""
-    api_timeout: timedelta = timedelta(seconds=60)
-    """How long one call tries again before it gives up."""
-    retry_backoff: timedelta = timedelta(milliseconds=100)
-    """The first pause; each one is twice as long as the last."""
-    retry_backoff_max: timedelta = timedelta(seconds=2)
-    """The longest pause."""
-
-    def __post_init__(self) -> None:
-        _check(self, CONNECTION_SETTINGS)
-
-
-class ConsumerConfig(ConnectionConfig, frozen=True, kw_only=True):
-    """What a consumer reads, for whom, and how.
-
-    >>> config = ConsumerConfig.from_properties({"topic": "orders", "group.id": "billing", "max.poll.records": "500"})
-    >>> config.max_poll_records
-    500
-    >>> ConsumerConfig(topic="orders", group_id="billing", max_poll_records=0)
-    Traceback (most recent call last):
-    tailrace.model.errors.ConfigurationError: max_poll_records is 0; allowed is a whole number, 1 to 1000000
-    """
-
-    topic: str
-    """Name or alias."""
-    group_id: str
-    """Consumers of one group share the partitions; the same groups as those of Kafka's clients."""
-    client_id: str = "tailrace-python"
-    """How this consumer is shown among the members of its group."""
-    auto_offset_reset: AutoOffsetReset | int = AutoOffsetReset.EARLIEST
-    """Where the group begins if it has committed nothing yet, also in a topic that was deleted and made again. `none` makes
-    both an error, which a poll raises."""
-    enable_auto_commit: bool = True
-    """Commit by itself what was marked as processed."""
-    auto_commit_interval: timedelta = timedelta(seconds=5)
-    max_poll_records: int = 500
-    """Records of one poll, at most."""
-    poll_timeout: timedelta = timedelta(seconds=1)
-    """How long a poll waits for the first record."""
-    partition_id: int | None = None
-    """Read this partition, without being a member of the group; `None` shares the partitions with the others."""
-    fetch_max_bytes: int = MIB
-    """Bytes asked for at once."""
-    corrupt_batches: CorruptBatches = CorruptBatches.REPORT
-    """What to do about stored batches that can't be decoded: raise an error after what comes before them, or skip them."""
-    heartbeat_interval: timedelta = timedelta(seconds=10)
-    session_timeout: timedelta = timedelta(seconds=30)
-    """After so long without a heartbeat the group gives the member's partitions to others."""
-    max_poll_interval: timedelta = timedelta(minutes=5)
-    """A consumer that does not poll for so long counts as stuck, and its heartbeats end."""
-
-    def __post_init__(self) -> None:
-        _check(self, CONSUMER_SETTINGS)
-        if self.heartbeat_interval >= self.session_timeout:
-            raise ConfigurationError(
-                f"heartbeat_interval is {self.heartbeat_interval}; allowed is less than session_timeout,"
-                f" which is {self.session_timeout}"
-            )
-
-    @classmethod
-    def from_properties(cls, properties: Mapping[str, Any]) -> Self:
-        """Settings under their own names or Kafka's (`group.id`), durations as timedeltas or milliseconds.
-
-        Where a setting is given under both names, its own counts.
-        """
-        return cls(**_fields_of(cls, properties, CONSUMER_SETTINGS))
-
-
-class PublisherConfig(ConnectionConfig, frozen=True, kw_only=True):
-    """How a publisher gathers messages, and how much it holds.
-
-    >>> PublisherConfig.from_properties({"linger.ms": 5}).linger
-    datetime.timedelta(microseconds=5000)
-    """
-
-    batch_records: int = 2_000
-    """Messages of one request, at most."""
-    batch_bytes: int = MIB
-    """Bytes of one request, above which no further message is added."""
-    linger: timedelta = timedelta(0)
-    """How long the first message of a request waits for others. Those that come while a request is on its way gather anyway."""
-    buffer_records: int = 20_000
-    """Messages that wait to be sent; beyond it `send` waits."""
-    buffer_bytes: int = 32 * MIB
-    """Bytes of them."""
-
-    def __post_init__(self) -> None:
-        _check(self, PUBLISHER_SETTINGS)
-
-    @classmethod
-    def from_properties(cls, properties: Mapping[str, Any]) -> Self:
-        """As `ConsumerConfig.from_properties`."""
-        return cls(**_fields_of(cls, properties, PUBLISHER_SETTINGS))
-
-
-class QueueConfig(ConnectionConfig, frozen=True, kw_only=True):
-    """What a consumer of a queue takes, for whom, and how.
-
-    >>> config = QueueConfig.from_properties({"pattern": "mail.*", "group.id": "mailers", "visibility_timeout": 60_000})
-    >>> config.visibility_timeout
-    datetime.timedelta(seconds=60)
-    """
-
-    pattern: str
-    """Topics to take from."""
-    group_id: str
-    """Consumers of one group share the events, each to one of them."""
-    client_id: str = "tailrace-python"
-    """What this consumer calls itself."""
-    auto_offset_reset: AutoOffsetReset = AutoOffsetReset.EARLIEST
-    """Where a new group begins in topics that are there already."""
-    visibility_timeout: timedelta = timedelta(milliseconds=DEFAULT_VISIBILITY_MS)
-    """How long an event is with this consumer."""
-    max_deliveries: int | None = None
-    """For the whole group from now on: after so many deliveries an event goes to the dead letters. `None` changes nothing."""
-    corrupt_batches: CorruptBatches = CorruptBatches.REPORT
-    """What to do about stored batches that can't be decoded: raise an error after what comes before them, or skip them."""
-    order_by_key: bool = False
-    """Hold an event back until those of its key that came before it are done. All consumers of the group must ask for it."""
-    auto_extend: bool = False
-    """Ask for more time by itself, for as long as an event is not settled, up to `max_poll_interval`."""
-    max_poll_records: int = 10
-    """Events of one poll, and that iteration takes ahead, at most."""
-    poll_timeout: timedelta = timedelta(seconds=1)
-    """How long a poll waits for the first event."""
-    max_poll_interval: timedelta = timedelta(minutes=5)
-    """With `auto_extend`: a consumer that keeps an event for longer counts as stuck, and others get it."""
-
-    def __post_init__(self) -> None:
-        _check(self, QUEUE_SETTINGS)
-        parse_pattern(self.pattern, DEFAULT_LIMITS)
-
-    @classmethod
-    def from_properties(cls, properties: Mapping[str, Any]) -> Self:
-        """As `ConsumerConfig.from_properties`."""
-        return cls(**_fields_of(cls, properties, QUEUE_SETTINGS))
-
-
-def _check(config: msgspec.Struct, settings: Mapping[str, Setting]) -> None:
-    for name, setting in settings.items():
-        given = getattr(config, name)
-        known = read_setting(name, given, setting)
-        if known != given or type(known) is not type(given):
-            # What has another type, such as a number of milliseconds, is stored as what it means.
-            msgspec.structs.force_setattr(config, name, known)
-
-
-def _fields_of(shape: type[msgspec.Struct], properties: Mapping[str, Any], settings: Mapping[str, Setting]) -> dict[str, Any]:
-    found = read_properties(properties, settings)
-    missing = [field.name for field in msgspec.structs.fields(shape) if field.required and field.name not in found]
-    if missing:
-        raise ConfigurationError(f"{' and '.join(missing)} must be set")
-    return found
