@@ -150,7 +150,7 @@ def test_a_static_member_that_restarts_gets_its_partitions_back_without_a_rebala
 
 
 @pytest.mark.parametrize(("client", "end"), [("confluent", "kill"), ("confluent", "terminate"), ("kafka-python", "kill")])
-def test_a_group_goes_on_in_its_generation_when_the_server_restarts(place: Place, client: str, end: str) -> None:
+def test_a_group_keeps_its_generation_when_the_server_restarts(place: Place, client: str, end: str) -> None:
     with (
         place.consumer(client=client) as one,
         place.consumer(client=client) as other,
@@ -168,7 +168,7 @@ def test_a_group_goes_on_in_its_generation_when_the_server_restarts(place: Place
         assert [one.rebalances, other.rebalances] == seen
 
 
-def test_a_member_that_comes_back_too_late_can_not_commit(place: Place) -> None:
+def test_a_member_whose_session_has_ended_can_not_commit(place: Place) -> None:
     place.produce(2)
     with place.consumer(session_ms=SHORT_SESSION_MS) as late:
         late.until(lambda: len(set(late.records)) == 2 * PARTITIONS)
@@ -186,7 +186,7 @@ def test_a_member_that_comes_back_too_late_can_not_commit(place: Place) -> None:
             assert place.committed() == dict.fromkeys(ALL, 3)
 
 
-def test_a_second_client_under_a_static_name_fences_the_first(place: Place) -> None:
+def test_a_second_client_with_an_instance_id_fences_the_first(place: Place) -> None:
     place.produce()
     with place.consumer(group__instance__id="a") as first:
         first.until(lambda: len(first.records) == PARTITIONS)
@@ -200,7 +200,7 @@ def test_a_second_client_under_a_static_name_fences_the_first(place: Place) -> N
             assert place.committed() == {}
 
 
-def test_records_that_were_read_and_not_committed_come_again(place: Place) -> None:
+def test_records_that_were_read_and_not_committed_are_read_again(place: Place) -> None:
     place.produce(3)
     with place.consumer(session_ms=SHORT_SESSION_MS) as killed:
         killed.until(lambda: len(set(killed.records)) == 3 * PARTITIONS)

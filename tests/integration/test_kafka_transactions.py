@@ -190,7 +190,7 @@ def _work(server: ServerProcess, topic: str, output: str, name: str, lives: bool
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_transaction_goes_on_after_the_server_was_killed_in_the_middle_of_it(tmp_path: Path, committed: bool) -> None:
+def test_a_transaction_continues_after_the_server_was_killed_in_the_middle_of_it(tmp_path: Path, committed: bool) -> None:
     with ServerProcess(tmp_path / "data") as server:
         topic = make_topic(server, "t")
         server.flags = (*server.flags, "--kafka", server.kafka)

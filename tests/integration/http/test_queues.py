@@ -45,7 +45,7 @@ def waiting_in(client: httpx.Client, group: str) -> int:
     return sum(each["waiting"] for each in client.get("/api/queues").json()["queues"] if each["group_id"] == group)
 
 
-def test_a_record_is_received_given_back_extended_and_acknowledged(client: httpx.Client) -> None:
+def test_a_record_is_received_released_extended_and_acknowledged(client: httpx.Client) -> None:
     make_topic(client, "round.trip", {"id": 1})
     first = ask(client, "trip/receive", pattern="round.*", max=5, consumer="c-1")
     (delivered,) = first["messages"]
@@ -83,7 +83,7 @@ def test_a_late_ack_is_a_problem_that_names_the_receipt(client: httpx.Client) ->
     assert ask(client, "late/ack", receipts=receipts(again))["accepted"] == 1
 
 
-def test_a_consumer_waits_for_a_topic_that_is_not_there_yet(client: httpx.Client) -> None:
+def test_a_consumer_waits_for_a_topic_that_does_not_exist_yet(client: httpx.Client) -> None:
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(ask, client, "wait/receive", pattern="later.*", wait_ms=15_000)
         eventually(lambda: waiting_in(client, "wait") == 1, "the consumer waits")
@@ -120,7 +120,9 @@ def test_a_poison_message_is_a_dead_letter_that_can_be_put_back(client: httpx.Cl
         ("nobody/ack", {"receipts": []}, 400, "limit-exceeded"),
     ],
 )
-def test_wrong_requests_are_problems(client: httpx.Client, path: str, body: dict[str, object], status: int, kind: str) -> None:
+def test_invalid_requests_are_problems(
+    client: httpx.Client, path: str, body: dict[str, object], status: int, kind: str
+) -> None:
     assert ask(client, path, status, **body)["type"] == f"urn:tailrace:error:{kind}"
 
 
@@ -152,7 +154,7 @@ def test_a_kill_between_receive_and_ack_loses_no_record_and_no_ack(killable: Ser
     assert sorted(done, key=int) == list(range(RECORDS))  # type: ignore[arg-type]
 
 
-def test_a_record_that_kills_the_server_each_time_ends_among_the_dead_letters(killable: ServerProcess) -> None:
+def test_a_record_that_kills_the_server_each_time_becomes_a_dead_letter(killable: ServerProcess) -> None:
     with httpx.Client(base_url=killable.url, timeout=PATIENCE_SECONDS) as client:
         make_topic(client, "jobs", "poison")
     for expected in (1, 2):

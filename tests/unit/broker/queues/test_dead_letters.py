@@ -1,12 +1,19 @@
 """Records that were delivered too often become dead letters and are never lost on the way."""
 
 import asyncio
+from typing import Any
 
+import pytest
+
+from tailrace.broker.reading.committed_reader import CommittedReader
+from tailrace.model.errors import UnknownTopicError
+from tailrace.model.fetch import PartitionRecords
 from tailrace.model.ids import Offset
+from tailrace.model.queue import ORIGIN_TOPIC_HEADER
 from tailrace.model.record import Message
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, turns, until
-from tests.support.brokers import GatedStore, running_broker
+from tests.support.brokers import GatedStore, running_broker, values_in
 from tests.support.clocks import ManualClock
 from tests.support.queues import QueueConsumer, publish, values
 
@@ -113,3 +120,31 @@ async def test_a_lower_max_deliveries_applies_to_released_records_at_once() -> N
             await consumer.nack(*await consumer.receive())
         assert await consumer.receive(max_deliveries=3) == []
         await until(lambda: broker.queues.dead_letters.letters == 1)
+
+
+@on_loop
+async def test_dead_letters_are_not_put_back_into_a_recreated_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("jobs")
+        await broker.topics.create("jobs.dead_letters")
+        headers = ((ORIGIN_TOPIC_HEADER, b"jobs"),)
+        await broker.publisher.publish([Message("jobs.dead_letters", b"letter", headers=headers)])
+        committed = broker.redrives._committed
+
+        class RecreatingReader(CommittedReader):
+            """Delete the topic and create it again while a dead letter is read."""
+
+            def __init__(self) -> None:
+                self.answers = committed.answers
+
+            async def read(self, *place: Any, **terms: Any) -> PartitionRecords:
+                await broker.topics.delete("jobs")
+                await broker.topics.create("jobs")
+                return await committed.read(*place, **terms)
+
+        monkeypatch.setattr(broker.redrives, "_committed", RecreatingReader())
+        with pytest.raises(UnknownTopicError, match="'jobs' was deleted while dead letters were put back"):
+            await broker.redrives.redrive("jobs", [(0, 0)])
+        assert await values_in(broker, "jobs", 0) == []
+        monkeypatch.undo()
+        assert (await broker.redrives.redrive("jobs", [(0, 0)])).put_back == 1

@@ -35,7 +35,7 @@ async def test_each_group_gets_every_record() -> None:
 
 
 @on_loop
-async def test_a_record_that_nobody_acknowledges_comes_back_after_its_visibility_timeout() -> None:
+async def test_a_record_that_nobody_acknowledges_is_available_again_after_its_visibility_timeout() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         await broker.topics.create("jobs")

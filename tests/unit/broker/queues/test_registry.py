@@ -1,20 +1,16 @@
 """Queues and shares over restarts, and when records, topics or queues are deleted under their consumers."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
-from tailrace.broker.reading.committed_reader import CommittedReader
-from tailrace.model.errors import LateReceiptError, StorageFullError, UnknownGroupError, UnknownTopicError
-from tailrace.model.fetch import PartitionRecords, StartEdge
+from tailrace.model.errors import LateReceiptError, StorageFullError, UnknownGroupError
+from tailrace.model.fetch import StartEdge
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
-from tailrace.model.queue import ORIGIN_TOPIC_HEADER
-from tailrace.model.record import Message
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, turns, until
-from tests.support.brokers import GatedStore, running_broker, values_in
+from tests.support.brokers import GatedStore, running_broker
 from tests.support.clocks import ManualClock
 from tests.support.queues import QueueConsumer, publish, values
 
@@ -153,31 +149,3 @@ async def test_a_queue_whose_deletion_failed_continues() -> None:
         clock.advance(VISIBILITY_MS)
         broker.queues.expire_due()
         assert values(await consumer.receive(2)) == [b"b"]
-
-
-@on_loop
-async def test_dead_letters_are_not_put_back_into_a_recreated_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running_broker() as broker:
-        await broker.topics.create("jobs")
-        await broker.topics.create("jobs.dead_letters")
-        headers = ((ORIGIN_TOPIC_HEADER, b"jobs"),)
-        await broker.publisher.publish([Message("jobs.dead_letters", b"letter", headers=headers)])
-        committed = broker.redrives._committed
-
-        class MadeAgain(CommittedReader):
-            """Delete the topic and create it again while a dead letter is read."""
-
-            def __init__(self) -> None:
-                self.answers = committed.answers
-
-            async def read(self, *place: Any, **terms: Any) -> PartitionRecords:
-                await broker.topics.delete("jobs")
-                await broker.topics.create("jobs")
-                return await committed.read(*place, **terms)
-
-        monkeypatch.setattr(broker.redrives, "_committed", MadeAgain())
-        with pytest.raises(UnknownTopicError, match="'jobs' was deleted while dead letters were put back"):
-            await broker.redrives.redrive("jobs", [(0, 0)])
-        assert await values_in(broker, "jobs", 0) == []
-        monkeypatch.undo()
-        assert (await broker.redrives.redrive("jobs", [(0, 0)])).put_back == 1
