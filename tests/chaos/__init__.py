@@ -1,1 +1,1 @@
-"""Faults: what is left in a folder after kills, power cuts, torn files, failing and full disks."""
+"""Fault tests: what a folder holds after kills, power cuts, torn files, failing and full disks."""

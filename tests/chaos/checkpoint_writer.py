@@ -1,6 +1,6 @@
 """A program that writes to a table while checkpoints of it are taken and its changes are deleted, until it is killed.
 
-Each client has keys of its own and says line by line what it tries to set them to, and what was acknowledged.
+Each client has keys of its own and prints line by line what it tries to set them to, and what was acknowledged.
 """
 
 import argparse
@@ -51,7 +51,7 @@ async def take_checkpoints(broker: Broker) -> None:
 
 
 async def delete_changes(broker: Broker) -> None:
-    """All that there are, once the rows are durable."""
+    """Delete all changes, once the rows are durable."""
     while True:
         try:
             await broker.retention.delete_before(TABLE, 0, None)
@@ -77,7 +77,7 @@ async def main(args: argparse.Namespace) -> None:
     await delete_changes(broker)
     checkpoints.cancel()
     await asyncio.gather(checkpoints, return_exceptions=True)
-    # So that the table is more than its checkpoint.
+    # So that the table holds more than its checkpoint.
     await work(sql, 2 * args.run + 1, 0, min(args.writes, 30))
     await tables.close()
     await broker.close()

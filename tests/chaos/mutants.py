@@ -1,6 +1,6 @@
-"""The store with one known fault each, to show that the chaos tests would notice.
+"""Stores with one known fault each, to show that the chaos tests notice.
 
-A mutant changes the real classes in the process that asks for it. `tests/chaos/test_mutants.py` names the rule that each one
+A mutant patches the real classes of its process. `tests/chaos/test_mutants.py` names the rule that each one
 breaks.
 """
 
@@ -28,15 +28,15 @@ def ack_before_sync() -> None:
 
 
 def ack_before_write() -> None:
-    """Commits are answered when they are handed in."""
+    """Commits are answered when they are submitted."""
     submit = GroupCommit.submit
 
-    def hasty(self: GroupCommit, changes: Changes, done: OnDone) -> PendingCommit:
-        commit = submit(self, changes, _say_nothing)
+    def answer_early(self: GroupCommit, changes: Changes, done: OnDone) -> PendingCommit:
+        commit = submit(self, changes, _ignore)
         done(commit)
         return commit
 
-    GroupCommit.submit = hasty  # type: ignore[method-assign]
+    GroupCommit.submit = answer_early  # type: ignore[method-assign]
 
 
 def state_ahead_of_log() -> None:
@@ -94,7 +94,7 @@ def reused_offset() -> None:
 
 
 def reused_cursor() -> None:
-    """Now and then the same cursor is given to two commits."""
+    """Now and then two commits get the same cursor."""
     admit = Sequencer.admit
     numbers = count(1)
 
@@ -108,7 +108,7 @@ def reused_cursor() -> None:
 
 
 def torn_commit_accepted() -> None:
-    """A frame whose head is whole is taken, however much of its records is there."""
+    """A frame with a good head is accepted, however much of its records is there."""
 
     def generous(data: memoryview, at: int, position: int, salt: int, *, check_batches: bool = True) -> Frame:
         try:
@@ -141,7 +141,7 @@ def state_not_replayed() -> None:
 
 
 def corruption_cut_off() -> None:
-    """A start cuts the log at the first bad frame, whatever stands behind it."""
+    """A start cuts off the log at the first bad frame, whatever comes after it."""
     recovery.diagnose_end = lambda *_: None
 
 
@@ -170,5 +170,5 @@ def _frames(buffers: Sequence[Buffer], position: int, salt: int) -> Iterator[Fra
         at += frame_size(data, at)
 
 
-def _say_nothing(commit: StoreCommit) -> None:
+def _ignore(commit: StoreCommit) -> None:
     pass

@@ -1,6 +1,6 @@
-"""A program that publishes large values, takes old ones away and sweeps, until it is killed, and says what was acknowledged.
+"""A program that publishes large values, deletes old ones and sweeps, until it is killed, and prints what was acknowledged.
 
-Every other value is the same, so that its payload is shared, loses its last reference and comes again.
+Every other value is the same, so that its payload is shared, loses its last reference and is stored again.
 """
 
 import argparse
@@ -23,11 +23,11 @@ TOPIC = "large"
 LIMITS = Limits(min_free_bytes=0, payload_inline_bytes=4 * KIB)
 SHARED = b"shared"
 _KEPT = 7
-"""Records that a trim leaves."""
+"""The number of records that a trim leaves."""
 
 
 def content_of(mark: bytes) -> bytes:
-    """A large value for a mark, except for every fourth, which stays in the log."""
+    """Return a large value with this number, except for every fourth, which is small enough for the log."""
     size = 100 if mark.endswith(b"3") else 6_000
     return (mark + b".").ljust(size, b"-")
 

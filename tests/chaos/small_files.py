@@ -1,4 +1,4 @@
-"""A program whose files may not grow beyond a limit for a while. Prints what became of its commits."""
+"""A program whose files may not grow beyond a limit for a while. It prints the outcomes of its commits."""
 
 import json
 import resource

@@ -1,7 +1,7 @@
-"""A program that appends records, surveys them and takes some away, until it is killed.
+"""A program that appends records, surveys them and deletes some, until it is killed.
 
-The times of each run lie before those of the run before it, so that what was saved of lost records is wrong for those that get
-their offsets.
+The timestamps of each run are before those of the last run, so that what was saved about lost records is wrong for those that
+get their offsets.
 """
 
 import argparse
@@ -29,9 +29,9 @@ _START_MS = 1_700_000_000_000
 _RUN_MS = 1_000_000
 _VALUE = Random(5).randbytes(20 * KIB)
 _TURNS = 200
-"""Appends of one run: the disk is small, and several runs have to find room on it."""
+"""The appends of one run: the disk is small, and has to hold several runs."""
 _KEPT = 60
-"""Records that a trim leaves."""
+"""The number of records that a trim leaves."""
 
 
 def say(text: str) -> None:

@@ -1,6 +1,6 @@
-"""A program that writes to tables until it is killed, and says line by line what it tries and what was acknowledged.
+"""A program that writes to tables until it is killed, and prints line by line what it tries and what was acknowledged.
 
-Each write carries a mark of its own, so that whoever looks afterwards finds it in rows and events.
+Each write carries a unique number, by which it is found in rows and events afterwards.
 """
 
 import argparse
@@ -53,7 +53,7 @@ class Client:
         return self._chance.randrange(ACCOUNTS)
 
     def _move(self) -> str:
-        """Two tables in one transaction. Marks are on both sides or on none."""
+        """Write to two tables in one transaction. A number is in both tables or in none."""
         return (
             f"UPDATE bank.accounts SET amount = amount - 1, mark = '$mark' WHERE id = {self._account()};"
             f" INSERT INTO bank.journal VALUES ('$mark', {self._account()})"

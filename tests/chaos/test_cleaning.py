@@ -1,4 +1,4 @@
-"""Readers meet the cleaner at its work, at the worst moments: they get their own records or a clear error."""
+"""Readers during cleaning, at the worst moments: they get the right records or a clear error."""
 
 import os
 import sys
@@ -34,7 +34,7 @@ ROUNDS = 40
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
-    """Two partitions in step with batches of equal size, closed segments, nothing in the tail cache."""
+    """Fill two partitions alternately with batches of equal size; segments are closed and the tail cache is empty."""
     options = LogOptions(segment_bytes=4 * KIB, clean_dead_ratio=0.01, cursor_stride_bytes=100, index_chunk_batches=4)
     store = EmbeddedStore.open(tmp_path / "data", limits=Limits(tail_cache_bytes=0), options=options)
     store.commit(Changes(creates=[(TOPIC, 2)]))
@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
 
 
 class Once:
-    """Does something at the first call only."""
+    """Calls a function the first time only."""
 
     def __init__(self, action: Callable[[], None]) -> None:
         self._action: Callable[[], None] | None = action
@@ -59,7 +59,7 @@ class Once:
 
 
 def clean_after_lookup(monkeypatch: pytest.MonkeyPatch, action: Once) -> None:
-    """A fetch has looked up where its batches are; before it reads them, this happens."""
+    """Run something after a fetch has looked up its locations and before it reads them."""
     walk = IndexReader.walk
 
     def walk_then(self: IndexReader, index: PartitionIndex, offset: int) -> Iterator[BatchLocation]:
@@ -78,7 +78,7 @@ def first_of_second_segment(folder: Path) -> BatchEntry:
 def test_a_fetch_gets_its_own_records_when_the_cleaner_moves_them(
     store: EmbeddedStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the first batch gone, each batch of A has moved to where one of B with the same offset was."""
+    """With the first batch removed, each batch of A has moved to where one of B with the same offset was."""
     start = first_of_second_segment(tmp_path / "data").base_offset + 1
 
     def clean() -> None:
@@ -166,7 +166,7 @@ def test_scans_in_pieces_give_each_batch_of_a_cleaned_log_once(store: EmbeddedSt
 
 
 class Traffic:
-    """Writers, retention, the cleaner and readers, all at once; every record says where it belongs."""
+    """Run writers, retention, the cleaner and readers at once; every record holds its own partition and offset."""
 
     PARTITIONS = 4
     KEPT_RECORDS = 60
@@ -179,7 +179,7 @@ class Traffic:
         self.reads = 0
 
     def run(self, seconds: float, enough: Callable[[], bool]) -> None:
-        """For so long, and on until there was enough of it."""
+        """Repeat for a while, and until it happened often enough."""
         jobs: list[Callable[[], None]] = [self._trim, self._store.clean, self._make_and_drop, self._scan]
         jobs += [partial(self._write, number) for number in range(self.PARTITIONS)]
         jobs += [partial(self._fetch, number) for number in range(2)]
@@ -284,8 +284,8 @@ def _label(partition: PartitionId, offset: int) -> bytes:
 
 
 def test_a_power_cut_behind_a_cleaned_segment_is_no_damage(store: EmbeddedStore, tmp_path: Path) -> None:
-    """The cleaner begins a new segment and rewrites the one before it. The new one's header was never synced: it is a file
-    without bytes then, and the log ends where it would have begun, not where the shorter segment before it does."""
+    """The cleaner begins a new segment and rewrites the one before it. The header of the new one was never synced: the file is
+    empty, and the log ends where it would have begun, not where the shorter segment before it ends."""
     store.commit(Changes(trims=[(A, Offset(ROUNDS - 1)), (B, Offset(ROUNDS - 1))]))
     store.clean()
     cut = tmp_path / "cut"
@@ -307,8 +307,8 @@ def test_a_power_cut_behind_a_cleaned_segment_is_no_damage(store: EmbeddedStore,
 
 
 def test_dead_records_before_others_that_are_gone_are_no_damage(tmp_path: Path) -> None:
-    """All of A is trimmed. Its first record lies among living ones of B and stays; the segment with the rest of A is deleted.
-    So the log's last record of A is an old one, and that is as it should be."""
+    """All of A is trimmed. Its first record is among live ones of B and stays; the segment with the rest of A is deleted.
+    So the log's last record of A is an old one, which is right."""
     options = LogOptions(segment_bytes=4 * KIB, clean_dead_ratio=0.9)
     store = EmbeddedStore.open(tmp_path / "data", options=options)
     store.commit(Changes(creates=[(TOPIC, 2)], appends=[append(A, b"first"), append(B, b"b" * 5000)]))

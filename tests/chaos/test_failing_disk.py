@@ -1,7 +1,7 @@
-"""The disk says `EIO`: the process stops with one clear line, and after a restart every acknowledged record is there.
+"""The disk fails with `EIO`: the process stops with one clear line, and after a restart every acknowledged record is there.
 
-After a failed sync the kernel may call pages clean that never reached the disk, so trying again would lie. The calls after
-the failed one work here: a store that tried again would go on.
+After a failed sync the kernel may mark pages clean that never reached the disk, so a second try would succeed wrongly. The
+calls after the failed one succeed here: a store that tried again would continue.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ needs_tracing = pytest.mark.skipif(why_no_tracing() is not None, reason=str(why_
 
 
 def fail_and_restart(folder: Path, fault: Fault, *options: str) -> None:
-    """Twice: on a new folder and on one that has been through it."""
+    """Runs twice: on a new folder and on one after such a failure."""
     history = History()
     for run in (1, 2):
         writer = WriterProcess(folder, "--run", str(run), *options, environment=fault.environment, wrapper=fault.wrapper)

@@ -1,4 +1,4 @@
-"""The disk is full, and has room again: writers are told, readers go on, and no restart is needed."""
+"""The disk is full, then has free space again: writes are refused, reads continue, and no restart is needed."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """Use up all room, to the last byte."""
+    """Fill the disk to the last byte."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as file:
         for size in (64 * KIB, 1):
@@ -89,7 +89,7 @@ def test_a_full_disk_refuses_writers_serves_readers_and_recovers_without_restart
 
 @needs_mounts
 def test_a_disk_that_is_full_at_an_idle_moment_does_not_end_the_store(disk: Path) -> None:
-    """The store seals, saves and cleans on its own; none of that may be fatal for want of room."""
+    """The store seals, saves and cleans by itself; a full disk must not make any of that fatal."""
     store = EmbeddedStore.open(disk / "data", limits=Limits(min_free_bytes=0), options=OPTIONS)
     store.commit(Changes(creates=[(A0.topic_id, 1)]))
     for number in range(100):
@@ -181,7 +181,7 @@ def test_a_writer_killed_on_a_full_disk_has_lost_nothing(disk: Path) -> None:
 @needs_mounts
 @pytest.mark.parametrize("left", [0, 1, 8, 16, 64, 256])
 def test_a_start_on_a_full_disk_asks_for_room_and_loses_nothing(disk: Path, left: int) -> None:
-    """With nothing left and with a few KiB: it opens, or says what to do."""
+    """With no space left and with a few KiB: it opens, or says what to do."""
     store = EmbeddedStore.open(disk / "data", limits=Limits(min_free_bytes=0), options=OPTIONS)
     store.commit(Changes(creates=[(A0.topic_id, 1)]))
     for number in range(100):
@@ -206,7 +206,7 @@ def test_a_start_on_a_full_disk_asks_for_room_and_loses_nothing(disk: Path, left
 
 
 def test_a_file_that_may_not_grow_is_a_full_disk_too(tmp_path: Path) -> None:
-    """Another error of the kernel, `EFBIG`; it needs no right to mount."""
+    """Another error of the kernel, `EFBIG`, which needs no mount."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.chaos.small_files", str(tmp_path / "data")], cwd=ROOT, capture_output=True, text=True
     )
@@ -223,7 +223,7 @@ def test_a_file_that_may_not_grow_is_a_full_disk_too(tmp_path: Path) -> None:
 
 
 def _until_refused(store: EmbeddedStore) -> None:
-    """Free room is looked up a few times a second, not for every commit."""
+    """Free space is measured a few times a second, not for every commit."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         store.commit(Changes(appends=[append(A0, b"still taken")]))

@@ -1,4 +1,4 @@
-"""The log loses its end behind the store's back: the high mark knows it, the start and `fsck` say it, and nobody guesses."""
+"""The log loses its end: the high mark shows it, and the start and `fsck` report it."""
 
 import os
 import shutil
@@ -44,7 +44,7 @@ def filled(folder: Path, count: int, options: LogOptions = DEFAULT_OPTIONS) -> E
 
 
 def killed(home: Path, count: int = 200, options: LogOptions = DEFAULT_OPTIONS) -> Path:
-    """What a kill leaves of a store that has been idle for a second."""
+    """Return the folder of a store that was killed after a second of idleness."""
     store = filled(home / "data", count, options)
     wait_until_marked(home / "data")
     copy_as_killed(home / "data", home / "killed")
@@ -53,7 +53,7 @@ def killed(home: Path, count: int = 200, options: LogOptions = DEFAULT_OPTIONS) 
 
 
 def wait_until_marked(folder: Path) -> None:
-    """Until the mark covers every record; what an idle store writes after them, its seal, is no record."""
+    """Wait until the mark covers every record. The seal that an idle store writes after them does not count."""
     records = wait_until_sealed(folder).position
     eventually(lambda: read_high_mark(folder).position >= records, "the mark has caught up", PATIENCE_SECONDS)
 
@@ -128,7 +128,7 @@ def test_a_loss_below_the_checkpoint_is_accepted_where_the_state_can_be_made_aga
 
 
 def test_a_loss_that_the_state_can_not_forget_is_not_accepted(tmp_path: Path) -> None:
-    """Segments have been cleaned, so the state can't be made again from them."""
+    """Segments have been cleaned, so the state can't be rebuilt from them."""
     store = filled(tmp_path / "data", 300, SMALL)
     store.commit(Changes(trims=[(A0, Offset(150))]))
     store.clean()
@@ -145,7 +145,7 @@ def test_a_loss_that_the_state_can_not_forget_is_not_accepted(tmp_path: Path) ->
 
 
 def test_a_state_that_knows_more_than_the_log_is_a_witness_however_often_it_is_asked(tmp_path: Path) -> None:
-    """RocksDB keeps what came after the checkpoint. Without a mark nobody else knows it, and replays must not forget it."""
+    """RocksDB holds what came after the checkpoint. Without a mark nothing else shows it, and replays must keep it."""
     store = filled(tmp_path / "data", 300, SMALL)
     store.commit(Changes(trims=[(A0, Offset(150))]))
     store.clean()
@@ -279,7 +279,7 @@ def test_each_bit_of_a_mark_is_checked(tmp_path: Path) -> None:
 def test_the_mark_is_never_ahead_and_at_most_a_second_or_64_mib_behind_under_load(
     tmp_path: Path, durability: Durability
 ) -> None:
-    """By a look at both from outside, again and again; the log's own end is what was synced at most."""
+    """Compare both from outside, again and again. The log's own end is the most that can be synced."""
     store = EmbeddedStore.open(tmp_path / "data", durability=durability)
     store.commit(Changes(creates=[(A, 1)]))
     ends: list[tuple[float, int]] = []
@@ -342,7 +342,7 @@ def test_a_killed_writer_leaves_a_mark_between_what_was_there_a_second_before_an
 
 
 def test_writers_wait_for_a_mark_that_can_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that takes the log and not the mark: the bound holds, and writers go on when it is written."""
+    """The disk accepts the log but not the mark: the bound holds, and writers continue when the mark is written."""
     store = filled(tmp_path / "data", 1)
     may_write = threading.Event()
     write = HighMark.write

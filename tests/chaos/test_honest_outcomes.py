@@ -1,4 +1,4 @@
-"""What a worker of `make chaos` writes down as the outcome of a call: failed only where nothing can have happened."""
+"""The outcome that a worker of `make chaos` records: failed only if nothing can have happened."""
 
 import socket
 import threading
@@ -21,7 +21,7 @@ PROBLEM = '{"type": "urn:tailrace:error:overloaded", "detail": "later", "outcome
 
 @contextmanager
 def answering(answer: bytes) -> Iterator[str]:
-    """A server that takes one request, gives this answer to it, and hangs up."""
+    """Serves one request with this response, then closes the connection."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:

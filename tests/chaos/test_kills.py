@@ -1,4 +1,4 @@
-"""The process dies at any moment: what was acknowledged is there, the rest is whole or absent."""
+"""The process dies at any moment: what was acknowledged is there, the rest is complete or absent."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""Deliberately broken stores: each is caught, by the name of the rule that it breaks."""
+"""Deliberately broken stores: each is caught, by the rule that it breaks."""
 
 import os
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_an_ack_before_the_sync_is_caught_by_power_cuts(tmp_path: Path, chaos_se
     ],
 )
 def test_a_broken_writer_is_caught_at_a_kill_point(tmp_path: Path, mutant: str, killpoint: str) -> None:
-    """Whether one kill shows the fault depends on which thread was quicker; one of three does."""
+    """Whether a kill shows the fault depends on which thread was quicker; one of three kills does."""
     for attempt in range(3):
         folder = tmp_path / f"data-{attempt}"
         writer = WriterProcess(folder, "--mutant", mutant, environment={"TAILRACE_KILLPOINT": killpoint})

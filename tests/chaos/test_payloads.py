@@ -1,4 +1,4 @@
-"""The process dies or the power goes at any step of a payload: what was acknowledged is whole, and nothing is left behind."""
+"""The process dies or the power goes at any step of a payload: what was acknowledged is intact, and nothing is left behind."""
 
 import asyncio
 import random
@@ -77,9 +77,9 @@ def test_payloads_survive_a_kill_at(name: str, tmp_path: Path) -> None:
 @pytest.mark.skipif(why_no_mounts() is not None, reason=str(why_no_mounts()))
 @pytest.mark.parametrize("durability", ["fsync", "relaxed"])
 def test_payloads_survive_power_cuts(durability: str, tmp_path: Path, chaos_seed: int) -> None:
-    """With `relaxed` the newest records may go; none that comes back has lost its payload."""
+    """With `relaxed` the newest records may be lost; none that is left has lost its payload."""
     moments = random.Random(chaos_seed)
-    # Longer than a relaxed store takes to sync, as the pause between two sweeps of a server is.
+    # Longer than a relaxed store takes to sync, like the pause between two sweeps of a server.
     pause = "0.3" if durability == "relaxed" else "0"
     cuts = cut_while_writing(
         tmp_path,

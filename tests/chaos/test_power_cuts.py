@@ -1,4 +1,4 @@
-"""The power goes: what was acknowledged with `fsync` is there; with `relaxed` a prefix is, and nothing by halves."""
+"""Power cuts: what was acknowledged with `fsync` is there; with `relaxed` a prefix is, and no partial commit."""
 
 import random
 import time
@@ -44,7 +44,7 @@ def test_acked_records_survive_power_cuts(tmp_path: Path, chaos_seed: int) -> No
 
 @pytest.mark.parametrize("name", KILLPOINTS)
 def test_acked_records_survive_a_power_cut_at(name: str, tmp_path: Path) -> None:
-    """The process ends there, and what it had not synced goes with it."""
+    """The process ends at a kill point, and what it had not synced is lost."""
     image = make_image(tmp_path / "disk.img")
     with mounted(image, tmp_path / "disk") as disk:
         options = ("--segment-bytes", "4096", "--rounds", "60")

@@ -1,4 +1,4 @@
-"""Stored bytes change behind the store's back: it says so, and never serves or drops anything in silence."""
+"""Stored bytes change: the store reports it, and never serves or drops anything silently."""
 
 import os
 import random
@@ -26,11 +26,11 @@ CHUNK = 4 * KIB
 OPTIONS = LogOptions(segment_bytes=12 * KIB, checkpoint_bytes=24 * KIB, index_chunk_batches=8, cursor_stride_bytes=KIB)
 FLIPS = 150
 HEADER_USED_BYTES = 52
-"""What follows in a segment's header has no meaning yet."""
+"""The rest of a segment's header is unused."""
 
 
 class SoundFolder:
-    """A folder with several segments, some of them cleaned, and what it holds."""
+    """Make a folder with several segments, some of them cleaned. Return it and its contents."""
 
     def __init__(self, home: Path) -> None:
         self.path = home / "sound"
@@ -98,7 +98,7 @@ def test_a_flipped_bit_in_the_state_is_reported_or_harmless(sound: SoundFolder, 
 
 
 def test_a_flipped_bit_in_a_killed_folder_is_never_taken_for_a_torn_write(tmp_path: Path, chaos_seed: int) -> None:
-    """Without a checkpoint behind it, only what later frames say about it protects a frame."""
+    """Without a checkpoint, only later frames show that a frame was durable."""
     choice = random.Random(chaos_seed)
     store = EmbeddedStore.open(tmp_path / "data")
     store.commit(Changes(creates=[(A, 1)]))
@@ -217,7 +217,7 @@ def test_damage_is_reported_by_the_store_and_named_by_fsck(sound: SoundFolder, d
 
 
 def _error_or_truth(folder: Path, truth: Observed, where: str) -> TailraceError | None:
-    """Open and read everything: an error of ours, or all as it was. Anything else is data lost or changed in silence."""
+    """Open and read everything. Anything but an error of ours, or all data as it was, is silent loss or corruption."""
     try:
         store = EmbeddedStore.open(folder, options=OPTIONS)
         try:

@@ -1,4 +1,4 @@
-"""The server dies in the middle of a snapshot, under writes: the next one goes on, and the route is told each row once."""
+"""The server dies in the middle of a snapshot, under writes: the next one continues, and the route gets each row once."""
 
 import contextlib
 import json
@@ -60,7 +60,7 @@ def test_a_snapshot_goes_on_after_a_kill_at(name: str, passes: int, tmp_path: Pa
 
 
 def with_chunks_of(rows: int, folder: Path) -> str:
-    """Settings by which a snapshot takes a while."""
+    """Return settings by which a snapshot takes a while."""
     path = folder / f"chunks_of_{rows}.toml"
     path.write_text(f"[limits]\nsnapshot_rows = {rows}\n")
     return str(path)
@@ -68,7 +68,7 @@ def with_chunks_of(rows: int, folder: Path) -> str:
 
 @contextlib.contextmanager
 def writing(api: Api, first: int) -> Iterator[list[int]]:
-    """Changes rows all over the table until the end or until the server is gone. Gives the numbers that were acknowledged."""
+    """Change rows all over the table until the end or until the server dies. Return the acknowledged numbers."""
     done: list[int] = []
     stop = threading.Event()
 

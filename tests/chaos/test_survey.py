@@ -1,4 +1,4 @@
-"""The power goes while records are surveyed: what is known of their times is known of records that are there, and true."""
+"""Power cuts during a survey: saved times belong to records that exist, and are right."""
 
 import random
 import time
@@ -20,7 +20,7 @@ CUTS = 5
 
 
 def judge(folder: Path) -> tuple[int, int]:
-    """How many runs are known, and where the partition ends."""
+    """Return how many runs are known, and where the partition ends."""
     store = EmbeddedStore.open(folder, limits=LIMITS)
     try:
         (partition,) = store.partitions()

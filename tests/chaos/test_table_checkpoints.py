@@ -1,4 +1,4 @@
-"""The process dies in the middle of a checkpoint of a table, or while its file is made again: no row is lost or comes back."""
+"""The process dies in the middle of a checkpoint of a table, or while its file is rebuilt: no row is lost or reappears."""
 
 import asyncio
 import random
@@ -30,7 +30,7 @@ def written(folder: Path, *arguments: str, killpoint: str = "") -> WriterProcess
 
 
 def judge(folder: Path, events: Sequence[Event]) -> Rows:
-    """Every key has the value that was acknowledged last, or one that was tried after it; and the log alone says the same."""
+    """Check that every key has the value acknowledged last, or one tried after it, in the table and in the log alone."""
     assert run_fsck(folder).findings == []
     with offline_log(folder) as log:
         assert check_tables(folder, log, LIMITS).findings == []
@@ -51,7 +51,7 @@ def judge(folder: Path, events: Sequence[Event]) -> Rows:
 
 
 def rows_of(folder: Path) -> Rows:
-    """As the next start would serve them."""
+    """Return the rows as the next start serves them."""
 
     async def read() -> Rows:
         store = EmbeddedStore.open(folder, limits=LIMITS)
@@ -90,7 +90,7 @@ def test_a_kill_while_the_file_is_made_again_loses_nothing(
     writer = written(folder, "--writes", "0", killpoint=f"{name}:1")
     assert writer.wait() == EXIT_CODE, f"{name} was not passed; {writer.errors}"
     if name in ("rebuild.half", "rebuild.made") and not is_missing:
-        # Until the new file is decided on, the old one stays as it is, for whoever wants to look at it.
+        # Until the new file replaces it, the old one stays as it is.
         assert (folder / FILE_NAME).read_bytes() == damaged
     assert rows_of(folder)
     judge(folder, finished[1])
@@ -98,7 +98,7 @@ def test_a_kill_while_the_file_is_made_again_loses_nothing(
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sequence[Event]]:
-    """A folder whose log has a checkpoint and some changes behind it, written by a program that ended well."""
+    """Make a folder whose log has a checkpoint and some changes after it, by a program that ended normally."""
     folder = tmp_path_factory.mktemp("finished") / "data"
     writer = written(folder, "--writes", "300")
     assert writer.wait() == 0, writer.errors

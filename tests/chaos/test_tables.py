@@ -1,4 +1,4 @@
-"""The process dies or the power goes between any two steps of a write: rows and change events say the same."""
+"""The process dies or the power is cut between any two steps of a write: rows and change events agree."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ STEPS = (
     ("write.half", 9),
     ("answer.before", 7),
 )
-"""Where to die, and when passing it for which time. The first change that is logged is the making of a table."""
+"""Kill points, and at which pass to die. The first logged change is the creation of a table."""
 
 
 def said(events: Sequence[Event], word: str) -> set[str]:
@@ -36,7 +36,7 @@ def said(events: Sequence[Event], word: str) -> set[str]:
 
 
 def judge(folder: Path, events: Sequence[Event], *, may_lose_tail: bool = False) -> None:
-    """Open the folder as the next start would, and hold rows, events and answers against each other."""
+    """Open the folder as the next start would, and compare rows, events and answers."""
     asyncio.run(_judge(folder, events, may_lose_tail))
 
 
@@ -79,7 +79,7 @@ def _marks(records: Sequence[Record]) -> set[str]:
 
 
 def _check_transactions(records: Sequence[Record]) -> None:
-    """The events of a transaction stand together, and a mark belongs to one."""
+    """Check that the events of a transaction are contiguous and have one number."""
     cursors: dict[bytes | None, list[int]] = {}
     for record in records:
         cursors.setdefault(dict(record.headers)["tx"], []).append(record.cursor)
@@ -115,7 +115,7 @@ def test_rows_and_events_agree_after_sigkill_again_and_again(tmp_path: Path, cha
 @pytest.mark.skipif(why_no_mounts() is not None, reason=str(why_no_mounts()))
 @pytest.mark.parametrize("durability", ["fsync", "relaxed"])
 def test_acknowledged_writes_survive_power_cuts(durability: str, tmp_path: Path, chaos_seed: int) -> None:
-    """With `relaxed` the newest may go, from rows and events alike."""
+    """With `relaxed` the newest writes may be lost, from rows and events alike."""
     moments = random.Random(chaos_seed)
     cuts = cut_while_writing(
         tmp_path,

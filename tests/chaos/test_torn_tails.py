@@ -24,7 +24,7 @@ P0, P1 = PartitionId(TOPIC, 0), PartitionId(TOPIC, 1)
 
 
 class TornFolder:
-    """A killed store's folder, the place of its last frame, and what the store held before and after that frame."""
+    """The folder of a killed store, the position of its last frame, and its contents before and after that frame."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -43,7 +43,7 @@ class TornFolder:
         self._copies = 0
 
     def spoiled(self, spoil: Callable[[Path], None]) -> Path:
-        """A new copy with its last segment spoiled."""
+        """Return a new copy with a damaged last segment."""
         self._copies += 1
         folder = self._home / f"copy-{self._copies}"
         shutil.copytree(self._killed, folder)
@@ -69,7 +69,7 @@ def test_a_whole_last_frame_is_kept(torn: TornFolder) -> None:
 
 
 def test_the_last_frame_with_its_end_never_written_leaves_all_before_it(torn: TornFolder) -> None:
-    """A file may have its new length and, for a part of it, zeros."""
+    """A file may have its new length and zeros in a part of it."""
     first, size = torn.frame.position, torn.frame.size
     for written in range(0, size - 8, 7):
         folder = torn.spoiled(partial(_overwrite, at=first + written, data=bytes(size - written), cut=True))

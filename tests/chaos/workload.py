@@ -1,8 +1,8 @@
-"""What the threads of a chaos writer do: commits of every kind, each of which can be judged afterwards.
+"""The workload of a chaos writer's threads: commits of every kind, each of which can be checked afterwards.
 
 Threads share one topic, which only the main thread trims, and only while no other commit is in flight. Each thread has a
-partition of its own that it trims to offsets it knows, and makes topics of its own that it drops once it knows that they are
-there. So for every commit without an answer the records must still be there if the commit is.
+partition of its own that it trims to known offsets, and creates topics of its own that it drops once it knows that they
+exist. So for every commit without an answer, the records must still be there if the commit is.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ SHARED, PRIVATE, FIRST_SCRATCH = 1, 2, 1000
 SHARED_PARTITIONS = 3
 MOST_THREADS, MOST_SCRATCH_TOPICS = 64, 4096
 KEPT_RECORDS = 30
-"""Records of each shared partition that the main thread leaves at a trim."""
+"""The number of records of each shared partition that a trim leaves."""
 
 
 class MainPlan:
-    """The main thread: makes the topics and trims what all share."""
+    """The main thread, which creates the topics and trims the shared ones."""
 
     def __init__(self, run: int, threads: int) -> None:
         self._run = run
@@ -28,7 +28,7 @@ class MainPlan:
         self._number = 0
 
     def set_up(self, store: Store) -> Attempt:
-        """Topics for all runs, and an end to the topics that a killed run has left behind."""
+        """Create the topics of all runs, and drop topics that a killed run has left behind."""
         have = {partition.topic_id for partition in store.partitions()}
         return self._attempt(
             creates=[(SHARED, SHARED_PARTITIONS), (PRIVATE, self._threads + 1)],
@@ -53,7 +53,7 @@ class MainPlan:
 
 
 class ThreadPlan:
-    """One worker thread: what it sends next, given what it has been told."""
+    """One worker thread, which decides by its answers so far what to send next."""
 
     def __init__(self, run: int, thread: int, seed: int) -> None:
         self._run = run

@@ -1,7 +1,6 @@
-"""A program that writes to a store until it ends, is stopped or is killed, and says what it does line by line.
+"""A program that writes to a store until it ends, is stopped or is killed, and prints what it does line by line.
 
-Each line goes out in one write of its own, before the next thing happens, so that the parent knows what was acknowledged at
-the moment of any fault.
+Each line is one write, before anything else happens, so that the parent knows what was acknowledged at the time of any fault.
 """
 
 import argparse
@@ -52,7 +51,7 @@ class Writer:
             self._send(self._main.trim(self._store))
 
     def keep_house(self, store: EmbeddedStore) -> None:
-        """Checkpoints and cleaning, all the time."""
+        """Save checkpoints and clean, all the time."""
         while not self._stop.wait(PAUSE_SECONDS):
             try:
                 store.checkpoint()
@@ -117,7 +116,7 @@ def say(event: Event) -> None:
 
 
 def fail(error: TailraceError) -> NoReturn:
-    """As a server does when its store has failed: one line, and the end."""
+    """Print one line and exit, as a server does when its store has failed."""
     os.write(sys.stderr.fileno(), f"tailrace: {error}\n".encode())
     os._exit(FAILED_EXIT)
 

@@ -1,1 +1,1 @@
-"""One suite for every store: whatever passes it may stand behind the broker."""
+"""One suite for every store: the broker can use whatever passes it."""

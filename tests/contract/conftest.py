@@ -1,6 +1,6 @@
 """Every test here runs on every backend of `tests/support/stores.py`.
 
-A test that asks for `revisit` runs twice on a durable backend: it looks at the store as it is, and after opening it again.
+A test that asks for `revisit` runs twice on a durable backend: on the store as it is, and after opening it again.
 """
 
 from collections.abc import Callable, Iterator
@@ -71,7 +71,7 @@ def store(stores: Stores) -> Store:
 
 @pytest.fixture
 def revisit(stores: Stores, reopened: bool) -> Callable[[], Store]:
-    """The store to look at: the same one, or on a durable backend also the same opened again."""
+    """Returns the store to look at: the same one or, on a durable backend, also the same opened again."""
     return stores.open if reopened else stores.current
 
 

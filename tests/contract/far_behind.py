@@ -1,6 +1,6 @@
-"""A program that reads a log far larger than the tail cache while somebody writes. Prints what that cost.
+"""A program that reads a log far larger than the tail cache while another thread writes, and prints what that cost.
 
-In a process of its own, because it is this process's memory that is measured.
+It runs in a process of its own, whose memory is measured.
 """
 
 import json
@@ -27,7 +27,7 @@ ENOUGH_COMMITS = 50
 
 
 class TailWriter:
-    """Commits small records one after the other and notes how long each took."""
+    """Commits small records one after the other and records how long each took."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -83,13 +83,13 @@ def fetch_everything(store: Store) -> int:
 
 
 def anonymous_memory() -> int:
-    """Memory that is this process's own, without mapped files."""
+    """Return the memory of this process, without mapped files."""
     with Path("/proc/self/status").open() as status:
         return next(int(line.split()[1]) * KIB for line in status if line.startswith("RssAnon:"))
 
 
 class PeakMemory:
-    """Looks at the memory all the time and keeps the most it saw."""
+    """Samples the memory continuously and keeps the maximum."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
@@ -128,7 +128,7 @@ def main() -> None:
         "scanned": scanned,
         "fetched": fetched,
         "memory_growth": peak.growth,
-        # The machine may have got more to do meanwhile.
+        # The machine may have become busier meanwhile.
         "quiet_commit_seconds": max(quiet_before, quiet_after),
         "disturbed_commit_seconds": median(disturbed.seconds),
     }

@@ -1,4 +1,4 @@
-"""What a commit of records gives: offsets, cursors, a receipt, and the bytes again as they came."""
+"""A commit of records: its offsets, cursors and receipt, and its bytes as they came."""
 
 from collections.abc import Callable
 

@@ -16,7 +16,7 @@ A0, A1 = PartitionId(A, 0), PartitionId(A, 1)
 
 
 def _filled(store: Store) -> list[int]:
-    """Three records a batch, six batches, with another partition's in between; the sizes of the batches."""
+    """Write six batches of three records, with another partition's in between. Return the sizes of the batches."""
     store.commit(Changes(creates=[(A, 2)]))
     batches = [append(A0, *[b"%d" % record * 20 for record in range(first, first + 3)]) for first in range(0, 18, 3)]
     for batch in batches:

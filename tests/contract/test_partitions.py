@@ -1,4 +1,4 @@
-"""Topics grow, go, and lose their oldest records."""
+"""Topics are created, grown, dropped and trimmed."""
 
 from collections.abc import Callable
 from uuid import uuid4
@@ -57,14 +57,14 @@ def test_a_dropped_topic_is_gone_from_every_view(store: Store, revisit: Callable
     assert store.end_cursor() == 3
 
 
-def test_cursors_of_dropped_records_are_never_given_again(store: Store, revisit: Callable[[], Store]) -> None:
+def test_cursors_of_dropped_records_are_never_assigned_again(store: Store, revisit: Callable[[], Store]) -> None:
     store.commit(Changes(creates=[(A, 1), (B, 1)], appends=[append(A0, b"a", b"b", b"c")]))
     store.commit(Changes(drops=[A]))
     store = revisit()
     assert store.commit(Changes(appends=[append(B0, b"d")])).cursor == 3
 
 
-def test_dropping_the_last_topic_leaves_a_store_that_goes_on(store: Store, revisit: Callable[[], Store]) -> None:
+def test_dropping_the_last_topic_leaves_a_usable_store(store: Store, revisit: Callable[[], Store]) -> None:
     store.commit(Changes(creates=[(A, 1)], appends=[append(A0, b"a")]))
     store.commit(Changes(drops=[A]))
     store = revisit()
@@ -97,7 +97,7 @@ def test_a_trim_inside_a_batch_keeps_the_batch_that_holds_the_start(store: Store
         store.fetch(A0, Offset(2), 1_000)
 
 
-def test_a_trim_to_the_end_empties_the_partition_and_keeps_its_place(store: Store, revisit: Callable[[], Store]) -> None:
+def test_a_trim_to_the_end_empties_the_partition_and_keeps_its_end(store: Store, revisit: Callable[[], Store]) -> None:
     store.commit(Changes(creates=[(A, 1)], appends=[append(A0, b"a", b"b")]))
     store.commit(Changes(trims=[(A0, Offset(2))]))
     store = revisit()

@@ -1,4 +1,4 @@
-"""Payloads: each content held once, found again by its reference, and gone when it is removed."""
+"""Payloads: each content is stored once, found by its reference, and gone when it is removed."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_a_payload_that_was_never_put_is_missing(store: Store) -> None:
         store.payloads.get(OF_A)
 
 
-def test_a_payload_of_another_size_than_its_reference_says_is_not_handed_out(store: Store) -> None:
+def test_a_payload_of_another_size_than_its_reference_is_not_returned(store: Store) -> None:
     store.payloads.put({OF_A: A})
     with pytest.raises(LostPayloadError, match="is damaged"):
         store.payloads.get(PayloadReference(OF_A.digest, 199_999))

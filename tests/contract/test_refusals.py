@@ -1,4 +1,4 @@
-"""A commit that can't be is refused with an error that says why, and leaves everything as it was."""
+"""An invalid commit is refused with an error that says why, and changes nothing."""
 
 from collections.abc import Callable
 

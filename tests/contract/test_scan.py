@@ -15,7 +15,7 @@ A0, B0, B1, C0 = PartitionId(A, 0), PartitionId(B, 0), PartitionId(B, 1), Partit
 
 
 def _filled(store: Store) -> None:
-    """Ten commits of three batches with 1, 2 and 3 records: commit n begins at cursor 6 n."""
+    """Write ten commits of three batches with 1, 2 and 3 records: commit n begins at cursor 6 n."""
     store.commit(Changes(creates=[(A, 1), (B, 2), (C, 1)]))
     for number in range(10):
         tag = b"%d" % number * 30
@@ -67,7 +67,7 @@ def test_a_scan_at_the_end_gives_nothing_and_stays(store: Store, revisit: Callab
     assert store.scan(Cursor(61), 1_000) == ([], 61)
 
 
-def test_a_reader_at_the_end_goes_on_where_it_was(store: Store) -> None:
+def test_a_reader_at_the_end_continues_where_it_was(store: Store) -> None:
     _filled(store)
     place = store.scan(store.end_cursor(), 1_000).next_cursor
     store.commit(Changes(appends=[append(C0, b"new")]))

@@ -1,4 +1,4 @@
-"""Staging: parts are kept until they are removed, replaced when sent again, and after a restart only there if retained."""
+"""Staging: parts are kept until they are removed, replaced when sent again, and kept over a restart only if retained."""
 
 import pytest
 

@@ -105,7 +105,7 @@ def test_keys_come_back_after_their_prefix_was_dropped(store: Store, revisit: Ca
     assert revisit().get(b"p/key") == b"2"
 
 
-def test_state_is_bytes_without_meaning(store: Store, revisit: Callable[[], Store]) -> None:
+def test_state_keys_and_values_are_opaque_bytes(store: Store, revisit: Callable[[], Store]) -> None:
     entries = {b"\x00": b"\x00\xff", b"\x00\x00": b"", b"key\n": bytes(range(256)), b"large": b"v" * 300_000}
     store.commit(Changes(puts=list(entries.items())))
     assert dict(revisit().range(b"")) == entries

@@ -1,4 +1,4 @@
-"""Many commits in flight: answered once each, in the order of the log, whoever sends them."""
+"""Many commits in flight: each is answered once, in the order of the log, whichever thread submits it."""
 
 import sys
 import threading
@@ -22,7 +22,7 @@ A0, A1, B0 = PartitionId(A, 0), PartitionId(A, 1), PartitionId(B, 0)
 
 
 class Answers:
-    """Collects what `done` says, in the order it says it."""
+    """Collects the commits that `done` is called with, in order."""
 
     def __init__(self, expected: int) -> None:
         self.commits: list[StoreCommit] = []
@@ -146,7 +146,7 @@ def test_done_keeps_the_order_of_the_log_when_many_threads_submit(store: Store) 
 
 @pytest.fixture
 def restless_threads() -> Iterator[None]:
-    """Threads take turns a thousand times more often, so that they meet at every moment."""
+    """Switch threads a thousand times more often, to provoke races."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(5e-6)
     yield
@@ -199,7 +199,7 @@ def test_too_much_in_flight_is_refused_or_made_durable_but_never_dropped(home: H
     assert [commit.receipt.offsets[0] for commit in answered] == list(range(taken))
 
 
-def test_commits_and_reads_go_on_while_others_trim_and_drop(store: Store, revisit: Callable[[], Store]) -> None:
+def test_commits_and_reads_continue_while_others_trim_and_drop(store: Store, revisit: Callable[[], Store]) -> None:
     store.commit(Changes(creates=[(A, 2)]))
 
     def keep_short() -> None:

@@ -1,4 +1,4 @@
-"""Where in a partition a time lies, and from where on it is no larger than so many bytes."""
+"""Looking up offsets by time, and by the bytes from there to the end."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ A0, A1 = PartitionId(A, 0), PartitionId(A, 1)
 
 
 def _write(store: Store, *newest: int) -> None:
-    """One batch of two records for each time, with another partition's records in between."""
+    """Write one batch of two records for each time, with another partition's records in between."""
     store.commit(Changes(creates=[(A, 2)]))
     for timestamp in newest:
         store.commit(Changes(appends=[append_timed(A0, [(timestamp - 1, b"x"), (timestamp, b"y")]), append(A1, b"z")]))

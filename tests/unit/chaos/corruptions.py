@@ -1,4 +1,4 @@
-"""Ways in which a right history can be made wrong, each with the name of the rule that must notice."""
+"""Ways to corrupt a correct history, each with the rule that must notice."""
 
 from collections.abc import Callable, Iterable
 from random import Random
@@ -33,7 +33,7 @@ replace = msgspec.structs.replace
 
 
 class Draft:
-    """A history that is being changed."""
+    """A history that is changed."""
 
     def __init__(self, lines: Iterable[HistoryLine], seed: int) -> None:
         self.lines = list(lines)
@@ -49,7 +49,7 @@ class Draft:
         }
 
     def calls(self, kind: type[Call], outcome: CallOutcome = CallOutcome.OK) -> list[tuple[int, Invoked, Completed]]:
-        """The completed calls of a kind, with the index of their completion."""
+        """Return the completed calls of a kind, with the index of their completion."""
         asked = {line.call: line for line in self.lines if isinstance(line, Invoked) and isinstance(line.what, kind)}
         return [
             (index, asked[line.call], line)
@@ -70,13 +70,13 @@ class Draft:
         ]
 
     def hide(self, value: str, everywhere: bool = False) -> None:
-        """From final reads, or from all."""
+        """Remove a record from the final reads, or from all reads."""
         for index, asked, done in self.calls(PollCall):
             if everywhere or (isinstance(asked.what, PollCall) and asked.what.final):
                 self.answer(index, seen=tuple(one for one in done.answer.seen if one.value != value))
 
     def final_of(self, partition: tuple[str, int]) -> list[int]:
-        """The final reads of a partition, on each surface."""
+        """Return the final reads of a partition, on each surface."""
         return [index for index, seen in self.polls(final=True) if seen and seen[0].location[:2] == partition]
 
     def add(self, what: Call, answer: CallAnswer) -> None:
@@ -225,13 +225,13 @@ def hand_out_an_acked_record(draft: Draft) -> None:
 
 
 def _show(draft: Draft, location: RecordLocation, value: str) -> None:
-    """Let final reads find it behind everything else."""
+    """Let final reads find the record after everything else."""
     for index in draft.final_of(location[:2]):
         draft.answer(index, seen=(*draft.seen_at(index), SeenRecord(location, value)))
 
 
 def _sent(draft: Draft, seen: Iterable[SeenRecord]) -> list[SeenRecord]:
-    """Those of acked sends."""
+    """Return the records of acked sends."""
     return [one for one in seen if one.value in draft.sent]
 
 

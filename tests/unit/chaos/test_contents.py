@@ -4,7 +4,7 @@ from chaos.history import CallOutcome
 from tests.unit.chaos.histories import FAILED, OK, UNKNOWN, Story, broken, violations
 
 
-def test_acked_records_that_final_reads_find_are_well() -> None:
+def test_acked_records_that_final_reads_find_pass() -> None:
     story = Story()
     story.send("a b", at=0)
     story.poll("a@0 b@1")
@@ -146,14 +146,14 @@ def test_an_aborted_transaction_is_for_readers_of_open_ones_only() -> None:
             assert bool(violations(story, "aborted-read")) is committed
 
 
-def test_a_record_that_nobody_sent_is_made_up() -> None:
+def test_a_record_that_nobody_sent_is_reported_as_made_up() -> None:
     story = Story()
     story.send("a", at=0)
     story.final("a@0 x@1")
     assert broken(story) == {"never-sent"}
 
 
-def test_a_record_in_a_topic_to_which_it_was_not_sent_is_made_up() -> None:
+def test_a_record_in_a_topic_to_which_it_was_not_sent_is_reported_as_made_up() -> None:
     story = Story()
     story.send("a", at=0)
     story.send("b", at=0, where="u/0")

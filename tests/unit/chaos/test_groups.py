@@ -4,7 +4,7 @@ from chaos.history import CommitCall, CommittedCall
 from tests.unit.chaos.histories import FAILED, OK, UNKNOWN, Story, broken, location, violations
 
 
-def test_members_that_share_the_partitions_of_a_generation_are_well() -> None:
+def test_members_that_share_the_partitions_of_a_generation_pass() -> None:
     story = Story()
     story.owned("m1", 1, "t/0", worker="r1")
     story.owned("m2", 1, "t/1", worker="r2")
@@ -35,7 +35,7 @@ def test_a_commit_of_an_old_generation_must_be_refused() -> None:
         assert bool(violations(story, "fenced-commit")) is wrong
 
 
-def test_a_commit_that_was_under_way_when_the_generation_changed_is_well() -> None:
+def test_a_commit_that_was_under_way_when_the_generation_changed_passes() -> None:
     story = Story()
     commit = story.begin(CommitCall("g", (location("t/0", 5),), generation=1))
     story.owned("m2", 2, "t/0", worker="r2")
@@ -43,7 +43,7 @@ def test_a_commit_that_was_under_way_when_the_generation_changed_is_well() -> No
     assert not violations(story, "fenced-commit")
 
 
-def test_an_offset_that_is_read_as_it_was_committed_is_well() -> None:
+def test_an_offset_that_is_read_as_it_was_committed_passes() -> None:
     story = Story()
     story.committed(-1)
     story.commit(5)
@@ -64,7 +64,7 @@ def test_a_commit_that_is_forgotten_is_lost() -> None:
         assert later in violation.calls or read == -1
 
 
-def test_an_offset_that_nobody_committed_is_made_up() -> None:
+def test_an_offset_that_nobody_committed_is_reported_as_made_up() -> None:
     story = Story()
     story.commit(5)
     story.committed(7)

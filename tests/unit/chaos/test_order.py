@@ -38,7 +38,7 @@ def test_within_a_send_later_records_lie_behind() -> None:
         assert bool(violations(story, "int-nonmonotonic-send")) is wrong
 
 
-def test_an_end_that_rises_is_well() -> None:
+def test_an_end_that_rises_passes() -> None:
     story = Story()
     story.bounds(0, 0)
     story.send("a", at=0)
@@ -77,7 +77,7 @@ def test_a_question_that_was_under_way_may_miss_what_was_acked_meanwhile() -> No
     assert not violations(story, "stale-end")
 
 
-def test_a_reader_that_goes_from_one_record_to_the_next_is_well() -> None:
+def test_a_reader_that_goes_from_one_record_to_the_next_passes() -> None:
     story = Story()
     story.send("a b c", at=0)
     story.poll("a@0")
@@ -173,7 +173,7 @@ def test_without_a_rebalance_subscribed_reads_are_held_to_the_rule() -> None:
     assert violations(story, "nonmonotonic-poll")
 
 
-def test_a_reader_below_the_start_that_is_told_is_well() -> None:
+def test_a_reader_below_the_start_that_is_told_passes() -> None:
     story = Story()
     story.declare("t", kept=False)
     story.send("a b c", at=0)

@@ -3,7 +3,7 @@
 from tests.unit.chaos.histories import UNKNOWN, Story, broken, violations
 
 
-def test_records_that_are_handed_out_until_they_are_acked_are_well() -> None:
+def test_records_that_are_handed_out_until_they_are_acked_pass() -> None:
     story = Story()
     story.send("a b", at=0)
     story.take("a@0 b@1")

@@ -16,7 +16,7 @@ def sends_every(story: Story, seconds: float, until: float) -> None:
         story.send(f"v{story.now}")
 
 
-def test_a_server_that_answers_all_the_time_is_well() -> None:
+def test_a_server_that_answers_all_the_time_passes() -> None:
     story = Story()
     sends_every(story, 9, until=100)
     assert not violations(story, "unavailable")

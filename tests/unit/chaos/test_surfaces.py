@@ -3,7 +3,7 @@
 from tests.unit.chaos.histories import Story, broken, violations
 
 
-def test_surfaces_that_show_the_same_are_well() -> None:
+def test_surfaces_that_show_the_same_pass() -> None:
     story = Story()
     story.send("a b", at=0)
     for surface in ("kafka", "http", "sql"):

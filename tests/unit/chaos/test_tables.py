@@ -21,7 +21,7 @@ def with_route() -> Story:
     return story
 
 
-def test_a_table_and_topics_that_say_what_was_written_are_well() -> None:
+def test_a_table_and_topics_that_say_what_was_written_pass() -> None:
     story = with_route()
     story.change(k="v1", j="v2")
     story.change(k="v3")
@@ -64,7 +64,7 @@ def test_an_acked_row_that_is_missing_and_a_deleted_one_that_is_there_are_stale(
     ]
 
 
-def test_a_row_that_nobody_wrote_is_made_up() -> None:
+def test_a_row_that_nobody_wrote_is_reported_as_made_up() -> None:
     story = Story()
     story.change(k="v1")
     story.rows(k="v1", x="v9")
@@ -132,7 +132,7 @@ def test_more_deletes_than_were_asked_for_are_duplicates_and_fewer_are_not() -> 
         assert bool(violations(story, "duplicate-change")) is wrong
 
 
-def test_an_event_that_nobody_asked_for_or_of_another_key_is_made_up() -> None:
+def test_an_event_that_nobody_asked_for_or_of_another_key_is_reported_as_made_up() -> None:
     for events, wrong in (("k=v1@0", False), ("k=v9@0", True), ("j=v1@0", True)):
         story = new_story()
         story.change(k="v1")

@@ -5,7 +5,7 @@ from chaos.history import SendCall
 from tests.unit.chaos.histories import UNKNOWN, Story, broken, location, violations
 
 
-def test_a_transaction_of_which_all_is_seen_or_nothing_is_well() -> None:
+def test_a_transaction_of_which_all_is_seen_or_nothing_passes() -> None:
     for seen in ("a@t/0:0 b@u/0:0 c@t/0:2", "c@t/0:2"):
         story = Story()
         story.transaction("a@t/0:0 b@u/0:0", outcome=UNKNOWN)

@@ -1,4 +1,4 @@
-"""Packed locations say the same as the values they were made of, and sort by offset."""
+"""Packed locations hold the same values as unpacked ones, and sort by offset."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_a_time_before_1970_is_read_as_it_was() -> None:
     assert running_timestamp_of(pack_location(*LOCATION._replace(running_timestamp=-1))) == -1
 
 
-def test_joined_places_come_apart_again() -> None:
+def test_concatenated_locations_are_unpacked() -> None:
     packed = b"".join(map(at, BASES))
     assert [location.base_offset for location in unpack_locations(packed)] == list(BASES)
     for offset in (0, 254, 255, 256, 257, 65_535, 65_536, 2**40):
@@ -47,7 +47,7 @@ def test_joined_places_come_apart_again() -> None:
     ("offset", "above", "holds"),
     [(0, 0, 0), (254, 0, 0), (255, 1, 0), (256, 2, 1), (65_535, 2, 1), (65_536, 3, 2), (2**50, 3, 2)],
 )
-def test_packed_places_are_found_by_offset(offset: int, above: int, holds: int) -> None:
+def test_packed_locations_are_found_by_offset(offset: int, above: int, holds: int) -> None:
     locations = [at(base) for base in BASES]
     assert index_above(locations, offset) == above
     assert index_holding(locations, offset) == holds

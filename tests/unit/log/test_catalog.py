@@ -1,4 +1,4 @@
-"""Which batches stay in memory: the newest, as many as there is room for, and not for long."""
+"""The tail cache: the newest batches stay in memory, as many as fit, and not for long."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from tailrace.model.stats import StoreStats
 
 BATCH_BYTES = 488
 TAKEN_BYTES = 1000
-"""With what it takes to keep a batch."""
+"""With the overhead of a batch."""
 
 
 def _batches(cursors: Iterable[int]) -> dict[int, Buffer]:
@@ -24,7 +24,7 @@ def _kept(cache: TailCache, cursors: Iterable[int]) -> list[int]:
     return found
 
 
-def test_the_newest_batches_are_kept_and_the_oldest_go() -> None:
+def test_the_newest_batches_are_kept_and_the_oldest_are_evicted() -> None:
     stats = StoreStats()
     cache = TailCache(100 * TAKEN_BYTES, stats)
     for cursor in range(0, 3000, 3):
@@ -37,7 +37,7 @@ def test_the_newest_batches_are_kept_and_the_oldest_go() -> None:
     assert cache.oldest() == kept[0]
 
 
-def test_batches_that_come_together_go_together() -> None:
+def test_batches_of_one_group_are_evicted_together() -> None:
     stats = StoreStats()
     cache = TailCache(100 * TAKEN_BYTES, stats)
     for first in range(0, 500, 50):
@@ -60,7 +60,7 @@ def test_a_group_that_is_larger_than_the_cache_is_not_kept() -> None:
     assert _kept(cache, range(12)) == [11]
 
 
-def test_what_was_there_when_age_was_looked_at_goes_and_nothing_else() -> None:
+def test_only_runs_that_were_there_at_the_last_aging_are_evicted() -> None:
     stats = StoreStats()
     cache = TailCache(1000 * TAKEN_BYTES, stats)
     for cursor in range(100):
@@ -81,8 +81,8 @@ def test_what_was_there_when_age_was_looked_at_goes_and_nothing_else() -> None:
 
 
 @given(steps=st.lists(st.sampled_from(["small", "run", "huge", "age", "evict"]), max_size=30))
-def test_what_is_added_after_whatever_went_is_found(steps: list[str]) -> None:
-    """A batch of a run, and one that is larger than the cache; runs that are aged and evicted in between."""
+def test_new_batches_are_found_after_any_eviction(steps: list[str]) -> None:
+    """Add groups that are smaller and larger than the cache, and age and evict runs in between."""
     stats = StoreStats()
     cache = TailCache(64 * TAKEN_BYTES, stats)
     counts = {"small": 1, "run": 2, "huge": 65}
@@ -102,7 +102,7 @@ def test_what_is_added_after_whatever_went_is_found(steps: list[str]) -> None:
         assert stats.cached_bytes == len(kept) * TAKEN_BYTES
 
 
-def test_a_reader_goes_on_with_what_it_has_found() -> None:
+def test_a_reader_keeps_the_run_that_it_has_found() -> None:
     cache = TailCache(10 * TAKEN_BYTES, StoreStats())
     cache.add(_batches([7]))
     found = cache.run_with(7)

@@ -1,4 +1,4 @@
-"""What retention and deletion leave on the disk."""
+"""The cleaner: what retention and deletion leave on the disk."""
 
 import threading
 from contextlib import suppress
@@ -25,7 +25,7 @@ def _open(folder: Path) -> EmbeddedStore:
 def _files_with(folder: Path, needle: bytes) -> list[str]:
     found = []
     for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):  # RocksDB takes files of its own away meanwhile
+        with suppress(FileNotFoundError):  # RocksDB removes files of its own meanwhile
             if path.is_file() and needle in path.read_bytes():
                 found.append(path.name)
     return found
@@ -97,7 +97,7 @@ def test_readers_and_the_cleaner_do_not_disturb_each_other(tmp_path: Path) -> No
                     cursor = scanned.next_cursor
                     seen += sum(batch.records for batch in scanned.batches if batch.partition == KEPT)
                 assert seen >= count
-        except BaseException as error:  # noqa: BLE001  told to the test below
+        except BaseException as error:  # noqa: BLE001  checked below
             failures.append(error)
 
     readers = [threading.Thread(target=read) for _ in range(2)]

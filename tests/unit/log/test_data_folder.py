@@ -1,4 +1,4 @@
-"""Who may read what is in a data folder: its owner."""
+"""Only its owner may read a data folder."""
 
 import os
 from collections.abc import Iterator
@@ -17,19 +17,19 @@ LIMITS = Limits(min_free_bytes=0)
 
 @pytest.fixture(autouse=True)
 def generous_umask() -> Iterator[None]:
-    """Files are open to everybody unless they are made otherwise."""
+    """Set a umask by which files can be read by everyone unless they are created otherwise."""
     before = os.umask(0)
     yield
     os.umask(before)
 
 
 def open_to_others(folder: Path) -> list[str]:
-    """But for RocksDB's own, which follow the umask that a server sets."""
+    """Return all files except RocksDB's own, which follow the umask that a server sets."""
     paths = [folder, *folder.rglob("*")]
     return [str(path) for path in paths if path.stat().st_mode & 0o077 and path.parent != folder / "state"]
 
 
-def test_what_is_written_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_files_can_be_read_by_their_owner_only(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "data"
     store = EmbeddedStore.open(folder, limits=LIMITS)
     store.commit(Changes(creates=[(TopicId(1), 1)]))
@@ -40,7 +40,7 @@ def test_what_is_written_is_for_its_owner_alone(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_folder_that_was_open_to_others_is_closed_when_it_is_opened(tmp_path: Path) -> None:
+def test_opening_makes_a_folder_private(tmp_path: Path) -> None:
     EmbeddedStore.open(tmp_path, limits=LIMITS).close()
     (tmp_path / "tables.db").touch()
     for path in (tmp_path, *tmp_path.rglob("*")):

@@ -24,7 +24,7 @@ SALT = 4711
 HEAD = fast_encode_head(1000, 900, 77, 12345, PARTITION, 40, 1, BATCH, 5, SALT)
 
 
-def test_the_short_way_writes_what_the_long_way_writes() -> None:
+def test_the_fast_path_encodes_a_head_as_the_general_path_does() -> None:
     entry = encode_entry(PARTITION, 40, 77, 1, BATCH, 5)
     assert encode_head(1000, 900, 77, 12345, [entry], b"", 0, len(BATCH), SALT) == HEAD
 
@@ -38,7 +38,7 @@ def test_a_frame_is_read_as_it_was_written() -> None:
     assert entry.position == 1000 + len(HEAD)
 
 
-def test_a_frame_in_the_wrong_place_is_no_frame() -> None:
+def test_a_frame_at_the_wrong_position_is_not_a_frame() -> None:
     with pytest.raises(BadFrameError, match="belongs to position 1000"):
         read_frame(memoryview(HEAD + BATCH), 0, 1001, SALT)
 
@@ -58,7 +58,7 @@ def test_no_flipped_bit_passes(at: int) -> None:
     prefixes=st.lists(st.binary()),
     puts=st.lists(st.tuples(st.binary(), st.none() | st.binary())),
 )
-def test_effects_come_back_as_they_went_in(
+def test_effects_are_decoded_as_they_were_encoded(
     creates: list[tuple[int, int]],
     drops: list[int],
     trims: list[tuple[int, int, int]],

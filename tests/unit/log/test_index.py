@@ -1,4 +1,4 @@
-"""What a checkpoint saves of the partitions: their counters, in few values, and chunks in which times are found."""
+"""The saved index: counters of partitions in few values, and chunks in which times are found."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -31,7 +31,7 @@ def _open(folder: Path) -> EmbeddedStore:
 
 
 def _filled(folder: Path) -> EmbeddedStore:
-    """Partitions with 0, 10, 20 and 30 batches, each at a time that is its number; the last one has lost the first 5."""
+    """Make partitions with 0, 10, 20 and 30 batches, whose timestamps are their numbers; the last is trimmed by 5."""
     store = _open(folder)
     store.commit(Changes(creates=[(TOPIC, len(PARTITIONS))]))
     for partition in PARTITIONS:
@@ -54,7 +54,7 @@ def _assert_whole(store: EmbeddedStore) -> None:
 
 
 def _to_format_1(folder: Path) -> None:
-    """A key for each partition, and one for each chunk that has its newest time before its offset."""
+    """Turn the state into format 1: a key for each partition, and one for the newest timestamp of each chunk."""
     state = StateDb(folder / STATE_FOLDER)
     batch = state.batch()
     for partition, counters in SavedCounters(state).load().items():
@@ -130,7 +130,7 @@ def test_a_state_of_a_later_format_is_refused(tmp_path: Path) -> None:
         _open(tmp_path)
 
 
-def test_the_last_counters_count_and_old_ones_do_not_pile_up(tmp_path: Path) -> None:
+def test_the_last_counters_count_and_obsolete_ones_are_deleted(tmp_path: Path) -> None:
     _filled(tmp_path).close()
     store = _open(tmp_path)
     for _ in range(50):
@@ -159,9 +159,7 @@ def test_counters_of_more_partitions_than_share_a_value_are_all_found(tmp_path: 
 
 
 @pytest.mark.parametrize("step", ["write", "flush"])
-def test_a_checkpoint_that_finds_no_room_is_made_up_for_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
+def test_the_next_checkpoint_saves_what_a_full_disk_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     store = _filled(tmp_path)
     store.commit(Changes(creates=[(OTHER, 1)]))
     store.checkpoint()
@@ -182,7 +180,7 @@ def test_a_checkpoint_that_finds_no_room_is_made_up_for_by_the_next(
     assert run_fsck(tmp_path).findings == []
 
 
-def test_fsck_sees_a_newest_time_that_falls(tmp_path: Path) -> None:
+def test_fsck_finds_a_running_timestamp_that_falls(tmp_path: Path) -> None:
     _filled(tmp_path).close()
     state = StateDb(tmp_path / STATE_FOLDER)
     (key, first), (_, second) = next(pairwise(state.items(CHUNK + partition_key(PARTITIONS[2]))))

@@ -1,4 +1,4 @@
-"""How readers are served: the tail from memory, the rest in large pieces, lookups from the index alone."""
+"""Reading: the tail from memory, the rest in large spans, lookups from the index alone."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +35,7 @@ def test_the_tail_is_served_without_touching_the_disk(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_nobody_has_read_for_a_while_leaves_memory_and_is_read_from_disk(tmp_path: Path) -> None:
+def test_old_batches_leave_memory_and_are_read_from_disk(tmp_path: Path) -> None:
     store = _store(tmp_path, 2, Limits(), LogOptions(cache_seconds=0.1))
     first, second = PartitionId(TOPIC, 0), PartitionId(TOPIC, 1)
     for number in range(3_000):
@@ -47,7 +47,7 @@ def test_what_nobody_has_read_for_a_while_leaves_memory_and_is_read_from_disk(tm
     store.close()
 
 
-def test_small_batches_of_many_partitions_are_read_in_large_pieces(tmp_path: Path) -> None:
+def test_small_batches_of_many_partitions_are_read_in_large_spans(tmp_path: Path) -> None:
     partitions, rounds = 50, 200
     store = _store(tmp_path, partitions, NO_CACHE)
     for number in range(rounds):
@@ -104,13 +104,13 @@ def test_a_lookup_by_time_reads_neither_the_log_nor_the_whole_index(tmp_path: Pa
     store.close()
 
 
-def test_places_leave_memory_with_their_batches_though_nothing_more_comes(tmp_path: Path) -> None:
+def test_locations_leave_memory_with_their_batches(tmp_path: Path) -> None:
     store = _store(tmp_path, 2, Limits(), LogOptions(cache_seconds=0.1))
     partition = PartitionId(TOPIC, 0)
     store.commit(Changes(appends=[append(partition, b"%d" % number) for number in range(100)]))
     store.checkpoint()
     index = store._catalog.partitions[partition]
-    eventually(lambda: not index.locations, "all places are on disk only")
+    eventually(lambda: not index.locations, "all locations are on disk only")
     assert values_of(store.fetch(partition, Offset(0), MIB).batches) == [b"%d" % number for number in range(100)]
     store.close()
 

@@ -1,4 +1,4 @@
-"""Torn write or corruption: one judge for the start and for `fsck`, and nothing that stands in a record can fool it."""
+"""Torn write or corruption: the start and `fsck` decide alike, and the content of records can't deceive them."""
 
 import errno
 import os
@@ -41,7 +41,7 @@ class HandMadeLog:
         self.group(Changes(creates=[(TOPIC, 1)]))
 
     def group(self, *commits: Changes) -> None:
-        """What is written with one sync: all frames know the log up to the first of them as durable."""
+        """Write frames with one sync: all of them say that the log is durable up to the first one."""
         synced = len(self.data)
         for commit in commits:
             self.frame(commit, synced)
@@ -108,7 +108,7 @@ def test_a_log_made_by_hand_can_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("salt", [SALT, 0], ids=["salted", "of format 1"])
 @pytest.mark.parametrize("number", range(6))
 def test_fsck_and_the_start_agree_on_every_damaged_frame(tmp_path: Path, number: int, salt: int) -> None:
-    """The frames of the first group stand below what those of the second know as durable; nobody knows the second."""
+    """Frames of the first group are known to be durable by those of the second; nothing says so of the second."""
     log = three_groups(tmp_path, salt)
     folder = log.save(log.without_frame(number))
     findings = run_fsck(folder).findings
@@ -122,18 +122,18 @@ def test_fsck_and_the_start_agree_on_a_damaged_header(tmp_path: Path) -> None:
         log.data[at] ^= 0xFF
         folder = log.save()
         if log.data[8:10] != b"\0\2":
-            continue  # another format; it is said by name
+            continue  # another format, which is reported as such
         assert run_fsck(folder).findings, f"byte {at}"
         assert refuses(folder), f"byte {at}"
 
 
 def forged(position: int, salt: int) -> bytes:
-    """A frame that says that everything was durable, made to stand at this position."""
+    """Forge a frame for this position that says that everything was durable."""
     return encode_head(position, 1 << 40, 0, 1, (), b"", 0, 0, salt)
 
 
 def log_with_forged_value(folder: Path, salt: int) -> tuple[HandMadeLog, int]:
-    """Its last group: a frame with a value that holds a forged frame, and one behind it. Says where the forged one stands."""
+    """Write a last group: a frame whose value holds a forged frame, and one after it. Return the forged position."""
     log = three_groups(folder, salt)
     before = len(log.data)
     plain = record(b"\xee" * len(forged(0, 0)))
@@ -170,7 +170,7 @@ def test_a_forged_frame_is_no_frame_even_where_the_head_of_its_record_is_gone(tm
 
 
 def test_a_forged_frame_does_not_hide_the_frames_behind_it(tmp_path: Path) -> None:
-    """Where the start looks for frames byte by byte, one that claims the rest of the file for itself hides nothing."""
+    """A forged frame that claims the rest of the file hides nothing from a search byte by byte."""
     log, at = log_with_forged_value(tmp_path, 0)
     log.group(record(b"after"))
     damaged = bytearray(log.without_frame(-3))
@@ -191,7 +191,7 @@ def test_new_segments_are_salted_each_with_the_same_number_of_bytes_as_before(tm
     assert len(frames_of(segment)) >= 1
 
 
-def test_a_folder_of_format_1_goes_on(tmp_path: Path) -> None:
+def test_a_folder_of_format_1_can_be_continued(tmp_path: Path) -> None:
     folder = three_groups(tmp_path, 0).save()
     store = EmbeddedStore.open(folder)
     store.commit(record(b"f"))

@@ -1,4 +1,4 @@
-"""The payload folder: whole files only, damage found, a full disk told from a broken one."""
+"""The payload folder: only complete files, damage is found, and a full disk is not a failed one."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ OTHER = b"other" * 50_000
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths that were synced, in order."""
+    """Return the paths that were synced, in order."""
     paths: list[str] = []
     sync = os.fsync
 
@@ -46,13 +46,13 @@ def test_files_are_named_by_the_sha256_of_their_content(tmp_path: Path) -> None:
     assert file.read_bytes() == CONTENT
 
 
-def test_nothing_is_made_before_the_first_payload(tmp_path: Path) -> None:
+def test_no_folder_is_created_before_the_first_payload(tmp_path: Path) -> None:
     payloads = folder_in(tmp_path)
     assert list(payloads.digests()) == []
     assert not (tmp_path / "payloads").exists()
 
 
-def test_unfinished_files_are_no_payloads_and_go_at_the_next_start(tmp_path: Path) -> None:
+def test_unfinished_files_are_not_payloads_and_are_removed_at_the_next_start(tmp_path: Path) -> None:
     folder_in(tmp_path).put({REFERENCE: CONTENT})
     unfinished = tmp_path / "payloads" / (reference_to(OTHER).digest.hex() + ".unfinished")
     unfinished.write_bytes(OTHER[:1000])
@@ -62,7 +62,7 @@ def test_unfinished_files_are_no_payloads_and_go_at_the_next_start(tmp_path: Pat
 
 
 @pytest.mark.parametrize("damage", [CONTENT[:-1], CONTENT + b"x", CONTENT[:-1] + b"x", b""])
-def test_a_damaged_file_is_not_handed_out_and_is_written_anew_with_its_content(tmp_path: Path, damage: bytes) -> None:
+def test_a_damaged_file_is_not_returned_and_is_written_again(tmp_path: Path, damage: bytes) -> None:
     payloads = folder_in(tmp_path)
     payloads.put({REFERENCE: CONTENT})
     (tmp_path / "payloads" / REFERENCE.digest.hex()).write_bytes(damage)
@@ -87,7 +87,7 @@ def test_a_payload_and_its_name_are_synced_before_put_returns(tmp_path: Path, sy
     assert synced == [str(tmp_path), str(folder / REFERENCE.digest.hex()), str(folder)]
 
 
-def test_what_a_killed_process_left_is_made_durable_before_it_is_relied_on(tmp_path: Path, synced: list[str]) -> None:
+def test_files_of_a_killed_process_are_synced_before_they_are_used(tmp_path: Path, synced: list[str]) -> None:
     folder_in(tmp_path).put({REFERENCE: CONTENT})
     again = folder_in(tmp_path)
     synced.clear()
@@ -110,7 +110,7 @@ def test_a_full_disk_refuses_the_payload_and_leaves_nothing_of_it_behind(
     assert list(payloads.put({REFERENCE: CONTENT, reference_to(OTHER): OTHER})) == [reference_to(OTHER)]
 
 
-def test_a_disk_without_room_for_cleaning_up_takes_no_payload(tmp_path: Path) -> None:
+def test_a_disk_below_min_free_bytes_refuses_payloads(tmp_path: Path) -> None:
     def no_room() -> None:
         raise StorageFullError("less than min_free_bytes are free")
 
@@ -129,7 +129,7 @@ def test_a_failed_sync_is_final(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def _fails_with(number: int, content: bytes) -> Callable[[int], None]:
-    """A sync that fails for files with this content."""
+    """Make the sync of files with this content fail."""
 
     def fails(fd: int) -> None:
         path = Path(f"/proc/self/fd/{fd}").readlink()

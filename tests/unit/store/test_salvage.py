@@ -1,4 +1,4 @@
-"""What is good of a damaged folder, in a new one: every record that can be read keeps its offset, all others are named."""
+"""Salvage: every record that can be read keeps its offset in the new folder, and all others are named."""
 
 import asyncio
 import random
@@ -28,13 +28,13 @@ SMALL_SEGMENTS = LogOptions(segment_bytes=16 * KIB)
 UNREADABLE = [
     kind
     for kind in BROKEN
-    # The store itself takes no batch without records; the others can be read, if not by everybody.
+    # The store itself refuses a batch without records; the others can be stored, though not every reader can read them.
     if kind not in ("no records claimed", "negative number of records", "control batch", "decompression bomb")
     and kind != "timestamp far ahead in a record alone"
 ]
 Work = Callable[[Broker], Coroutine[Any, Any, None]]
 Values = dict[str, dict[int, bytes | None]]
-"""By topic: the value at each offset, partition after partition (`name[0]`)."""
+"""For each partition (`name[0]`), the value at each offset."""
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
@@ -57,7 +57,7 @@ async def values_of(broker: Broker, *, without: str = "") -> Values:
 
 
 def opened(folder: Path, *, work: Work | None = None, segments: LogOptions = DEFAULT_OPTIONS, without: str = "") -> Values:
-    """Do some work on the folder, and say what is in it then."""
+    """Write to the folder and return its contents."""
 
     async def run() -> Values:
         store = EmbeddedStore.open(folder, durability="relaxed", options=segments)
@@ -98,7 +98,7 @@ def rescue(source: Path, target: Path) -> tuple[SalvageResult, list[Omission]]:
 
 
 def named_offsets(left_out: list[Omission]) -> dict[str, set[int]]:
-    """The offsets that the report says are lost, by partition."""
+    """Return the offsets that are reported as lost, by partition."""
     found: dict[str, set[int]] = {}
     for lost in left_out:
         named = re.match(r"partition (\d+) of '(.+)', offsets (\d+) to (\d+)$", lost.what)
@@ -109,7 +109,7 @@ def named_offsets(left_out: list[Omission]) -> dict[str, set[int]]:
 
 
 @pytest.mark.parametrize("segments", [DEFAULT_OPTIONS, SMALL_SEGMENTS], ids=["one segment", "many segments"])
-def test_of_a_good_folder_everything_is_there(tmp_path: Path, segments: LogOptions) -> None:
+def test_everything_in_a_good_folder_is_salvaged(tmp_path: Path, segments: LogOptions) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     values = opened(source, work=fill, segments=segments)
     done, left_out = rescue(source, target)
@@ -121,7 +121,7 @@ def test_of_a_good_folder_everything_is_there(tmp_path: Path, segments: LogOptio
         committed = {(each.topic, each.offset) for each in broker.offsets.committed_by("readers")}
         assert committed == {("orders", 7), ("payments", 3)}
         assert broker.positions.bounds("orders", 0) == (10, 90)
-        # What was seen before the damage is still a duplicate, and the next record gets the next offset.
+        # A record from before the damage is still a duplicate, and the next record gets the next offset.
         again, new = await broker.publisher.publish([Message("payments", b"1", message_id="1"), Message("payments", b"new")])
         assert (again.duplicate, again.offset, new.offset) == (True, 1, 60)
         assert new.cursor is not None
@@ -168,7 +168,7 @@ def test_batches_whose_records_are_bad_are_named_by_fsck_and_left_out(tmp_path: 
 @pytest.mark.parametrize("is_checkpointed", [True, False], ids=["checkpointed", "not checkpointed"])
 @pytest.mark.parametrize("segments", [DEFAULT_OPTIONS, SMALL_SEGMENTS], ids=["one segment", "many segments"])
 @pytest.mark.parametrize("seed", range(6))
-def test_of_any_damage_what_is_left_is_right_and_what_is_lost_is_named(
+def test_after_any_damage_kept_records_are_right_and_lost_ones_are_named(
     tmp_path: Path, seed: int, segments: LogOptions, is_checkpointed: bool
 ) -> None:
     chance = random.Random(seed)
@@ -177,7 +177,7 @@ def test_of_any_damage_what_is_left_is_right_and_what_is_lost_is_named(
     if not is_checkpointed:
         shutil.rmtree(source / "state")
         (source / "state").mkdir()
-    # The first frames make the topics, and without a checkpoint nobody else knows them.
+    # The first frames create the topics, which nothing else records without a checkpoint.
     spared = sum(frame.size for frame in frames_of(segment_files(source)[0])[:8])
     for _ in range(4):
         segment = chance.choice(segment_files(source))
@@ -198,11 +198,11 @@ def test_of_any_damage_what_is_left_is_right_and_what_is_lost_is_named(
             elif is_checkpointed:
                 assert offset in named[name], f"offset {offset} of {name} is gone without a word"
             else:
-                # Without a checkpoint nobody knows where a partition ended; but the bytes that are lost are named.
+                # Without a checkpoint the end of a partition is unknown, but the lost bytes are named.
                 assert offset in named.get(name, ()) or offset > max(found[name], default=-1)
 
 
-def test_a_lost_end_is_filled_so_that_no_offset_is_given_out_twice(tmp_path: Path) -> None:
+def test_a_lost_end_is_filled_so_that_no_offset_is_assigned_twice(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     values = opened(source, work=fill)
     (segment,) = segment_files(source)

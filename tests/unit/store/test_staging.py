@@ -1,4 +1,4 @@
-"""The staging folder: bounded, and after a restart empty but for what will be published."""
+"""The staging folder: bounded, and empty after a restart except for what will be published."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ from tailrace.store.staging import StagingFolder
 SMALL = msgspec.structs.replace(DEFAULT_LIMITS, staged_bytes=100)
 
 
-def test_bytes_over_the_limit_are_refused_until_there_is_room(tmp_path: Path) -> None:
+def test_bytes_over_the_limit_are_refused_until_some_are_removed(tmp_path: Path) -> None:
     staging = StagingFolder(tmp_path / "staging", SMALL)
     staging.write("a", 0, bytes(60))
     with pytest.raises(LimitExceededError, match="staged_bytes"):
@@ -38,7 +38,7 @@ def test_after_a_restart_only_what_will_be_published_is_left(tmp_path: Path) -> 
         again.read("left", 0)
 
 
-def test_only_old_stages_that_nobody_will_publish_are_forgotten(tmp_path: Path) -> None:
+def test_only_old_stages_that_nobody_will_publish_are_removed(tmp_path: Path) -> None:
     staging = StagingFolder(tmp_path / "staging", SMALL)
     for name in ("old", "decided", "new"):
         staging.write(name, 0, name.encode())
