@@ -1,6 +1,8 @@
-"""Single cells cut out of rows that are JSON, by compiled loops: only those that somebody wants, and no further than these.
+"""Cells of many JSON rows as typed Arrow columns, as Spark's `from_json` would read them, at a small part of its cost.
 
-A row is an object as `msgspec` writes it, without white space. Names are compared as they stand there, escapes and all.
+Compiled loops find only the cells that routes name, and read a row no further than these. A row is an object as `msgspec`
+writes it, without white space; names are compared as they are written, with their escapes. For tasks only: the loops are slow
+to load.
 """
 
 # mypy: disable-error-code="no-untyped-call, no-untyped-def, untyped-decorator, misc"
@@ -27,7 +29,7 @@ _SMALL_N, _SMALL_T, _MINUS, _ZERO, _NINE = 110, 116, 45, 48, 57
 
 
 class CellSpans:
-    """Where the cells of some columns are in the JSON of rows."""
+    """The positions of some columns' cells in the JSON of rows."""
 
     def __init__(self, rows: pa.Array, columns: Sequence[str]) -> None:
         _, ends, data = rows.buffers()
@@ -48,22 +50,22 @@ class CellSpans:
             raise CorruptBatchError(f"{rows[bad].as_py()[:100]!r} is not the row of a change")
 
     def of(self, number: int) -> tuple[Longs, Longs]:
-        """Place and size of the cells of a column, as JSON. The size is -1 where the cell is null, or nowhere."""
+        """Return position and size of a column's cells, as JSON. The size is -1 if the cell is null or missing."""
         return self._places[number], self._sizes[number]
 
 
 def longs_in(data: npt.NDArray[np.uint8], places: Longs, sizes: Longs) -> Longs:
-    """The whole numbers that these cells are; 0 where there is none."""
+    """Parse cells as whole numbers; 0 where there is none."""
     found = np.empty(len(places), np.int64)
     bad = _longs(data, places, sizes, found)
     if bad >= 0:
         cell = data[places[bad] : places[bad] + sizes[bad]].tobytes()
-        raise CorruptBatchError(f"{cell[:100]!r} in the row of a change is not a whole number of 64 bits")
+        raise CorruptBatchError(f"{cell[:100]!r} in the row of a change is not a 64-bit integer")
     return found
 
 
 def bare_strings(data: npt.NDArray[np.uint8], places: Longs, sizes: Longs) -> npt.NDArray[np.bool_]:
-    """Take off the quotes, in place. Says which strings are to be unescaped still."""
+    """Remove the quotes of strings, in place. Return which strings have escapes."""
     escaped = np.empty(len(places), np.bool_)
     _bare(data, places, sizes, escaped)
     return escaped
@@ -71,7 +73,7 @@ def bare_strings(data: npt.NDArray[np.uint8], places: Longs, sizes: Longs) -> np
 
 @compiled(int64(READONLY_BYTES, int64, int64))
 def _string_end(data, at, stop):
-    """Behind the closing quote of the string that begins here; `stop` if there is none."""
+    """Return the position after the closing quote of the string that starts here; `stop` if there is none."""
     at += 1
     while at < stop and data[at] != _QUOTE:
         at += 2 if data[at] == _BACKSLASH else 1
@@ -80,7 +82,7 @@ def _string_end(data, at, stop):
 
 @compiled(int64(READONLY_BYTES, int64, int64))
 def _value_end(data, at, stop):
-    """Behind the value that begins here."""
+    """Return the position after the value that starts here."""
     if data[at] == _QUOTE:
         return _string_end(data, at, stop)
     depth = 0
@@ -113,7 +115,7 @@ def _same(data, at, stop, names, first, last):
 
 @compiled(int64(READONLY_BYTES, int64[::1], READONLY_BYTES, int64[::1], int64[:, ::1], int64[:, ::1]))
 def _find(data, ends, names, name_ends, places, sizes):
-    """Find the cells in every row. Returns the first row that is none, or -1. Rows without a byte have no cells."""
+    """Find the cells in every row. Return the first invalid row, or -1. Empty rows have no cells."""
     wanted = len(name_ends) - 1
     for row in range(len(ends) - 1):
         at, stop = ends[row], ends[row + 1]
@@ -148,7 +150,7 @@ def _find(data, ends, names, name_ends, places, sizes):
 
 @compiled(int64(READONLY_BYTES, int64[::1], int64[::1], int64[::1]))
 def _longs(data, places, sizes, found):
-    """Read whole numbers. Returns the first cell that is none, or -1."""
+    """Parse whole numbers. Return the first invalid cell, or -1."""
     for row in range(len(places)):
         found[row] = 0
         if sizes[row] < 0:
@@ -159,7 +161,7 @@ def _longs(data, places, sizes, found):
             at += 1
         if at == stop or stop - at > 19:
             return row
-        # Downwards, because the least number has no positive counterpart.
+        # As a negative number, because the smallest one has no positive counterpart.
         value = 0
         for place in range(at, stop):
             digit = int64(data[place])
@@ -206,7 +208,7 @@ _TRUE = ord("t")
 
 
 def arrow_type(kind: str) -> pa.DataType:
-    """Of a slot that holds such values."""
+    """Return the column type of a slot of this kind."""
     if kind in _PLAIN:
         return _PLAIN[kind]
     precision, scale = kind.removeprefix("decimal(").removesuffix(")").split(",")
@@ -225,7 +227,7 @@ class TypedCells:
         return self._types
 
     def of(self, table: int, images: Mapping[str, pa.Array]) -> list[pa.Array]:
-        """A column for each slot; `images` are the rows before and after, as JSON."""
+        """Return a column for each slot. `images` are the rows before and after the change, as JSON."""
         rows = len(images["new"])
         columns = [None] * len(self._types)
         for image, slots in self._tables.get(table, {}).items():

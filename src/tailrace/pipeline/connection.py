@@ -61,7 +61,7 @@ class TopicOffsets(NamedTuple):
     max_batch_bytes: dict[str, int]
     """By topic, how large a batch may be."""
     uuids: dict[str, str]
-    """By topic, which topic of that name it is: one that is made again has another."""
+    """By topic, which topic of that name it is: one that is created again has another."""
     max_key_bytes: int
     max_value_bytes: int
 

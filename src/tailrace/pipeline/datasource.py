@@ -1,4 +1,4 @@
-"""`format("tailrace")`: topics in Spark, to read and to write, in batches and in streams."""
+"""`format("tailrace")`: reads and writes topics in Spark, in batches and in streams."""
 
 import os
 import sys
@@ -46,11 +46,11 @@ class TailraceDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session whose Python does not find it: see docs/reference/spark.md for when that is so.
+    """Register the format in a session whose Python does not find it: docs/reference/spark.md says when.
 
-    Where all of Spark runs on this machine and nobody has chosen a Python for its workers, they run this one from now on.
+    If all of Spark runs on this machine and PYSPARK_PYTHON is not set, its workers run this Python from now on.
     """
     if not is_remote() and _PYTHON not in os.environ and str(spark.sparkContext.master).startswith("local"):
-        # Else it is the first python3 on the path.
+        # Otherwise it is the first python3 on the path.
         spark.sparkContext.pythonExec = sys.executable
     spark.dataSource.register(TailraceDataSource)

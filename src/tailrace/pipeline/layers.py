@@ -1,10 +1,10 @@
-"""The order of a step's records in its commit: by cursor, the messages about a row come in the order of its changes.
+"""The order of a step's records in its commit: by cursor, the messages about a row have the order of its changes.
 
-A commit holds batches one after another, and the cursor counts their records in that order. A batch is of one partition, so a
-row whose changes go to several of them, of one topic or of many, would come in the order of the partitions. Therefore the
-batches of a step lie in **layers**, one behind the other, and in each layer in the order of partitions. A record goes to the
-lowest layer that leaves it behind the record before it in its partition, and behind all that was made of the changes of its
-row before. One layer is enough as long as rows stay where they are, as nearly all do.
+A commit has batches one after another, and the cursor counts their records in that order. A batch is of one partition, so the
+messages about a row whose changes go to several partitions, of one topic or of many, would have the order of the partitions.
+Therefore the batches of a step are in **layers**, one after the other, and within a layer in the order of partitions. A record
+goes to the lowest layer in which it comes after the previous record of its partition, and after all records of earlier changes
+of its row. One layer is enough as long as rows stay in their partitions, as nearly all do.
 """
 
 # mypy: disable-error-code="no-untyped-call, no-untyped-def, untyped-decorator, misc"
@@ -23,17 +23,17 @@ Longs = npt.NDArray[np.int64]
 def layers_of(
     keys: pa.Array, places: Sequence[Longs], partitions: Sequence[npt.NDArray[np.int32]], counts: Sequence[int]
 ) -> list[Longs] | None:
-    """Return the layer of each record, by topic; `None` where one layer is enough.
+    """Return the layer of each record, by topic; `None` if one layer is enough.
 
-    `keys` are those of the rows that the changes of the step are of. For each topic, its records are in the order of their
-    changes: `places` of the changes, the partition of each record, and how many partitions there are.
+    `keys` are the primary keys of the step's changes. For each topic, whose records are in the order of their changes: `places`
+    are the indices of the changes, `partitions` those of the records, and `counts` how many partitions there are.
     """
     slots = [each + first for each, first in zip(partitions, np.cumsum([0, *counts]).tolist(), strict=False)]
     if not slots or all((each == slots[0][0]).all() for each in slots):
         return None
     ends = np.cumsum([len(each) for each in places])
     changes = np.concatenate(places)
-    # Those of one topic are in order already.
+    # The records of one topic are in order already.
     order = np.arange(len(changes)) if len(places) == 1 else np.argsort(changes, kind="stable")
     found = keys.dictionary_encode()
     layers = np.empty(len(changes), np.int64)
@@ -57,7 +57,8 @@ def layers_of(
 def _assign(places, slots, rows, slot_layers, row_layers, row_slots, layers):
     """Fill in the layers of records, in the order of their changes, and return the highest one.
 
-    `slot_layers`, `row_layers` and `row_slots` say where the last record of a partition and the last one about a row lie.
+    `slot_layers`, `row_layers` and `row_slots` hold the layer of the last record of each partition, and layer and partition of
+    the last record about each row.
     """
     highest = 0
     at = 0

@@ -1,7 +1,7 @@
-"""The time for which this process runs the router: from the lease that the server gives it to the day another one takes over.
+"""The router's lease: the server lets one process at a time run the router.
 
-A thread tells the server every other second that the process lives and how it does. Who hears that somebody else has taken over
-must stop; it could publish nothing any more.
+A thread sends a heartbeat with a report every two seconds. A router that learns that another one has taken over must stop; it
+can publish nothing any more.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ _log = logging.getLogger("tailrace.pipeline")
 _HEARTBEAT_SECONDS = 2.0
 _HEARTBEAT_RETRY_SECONDS = 5.0
 _LEASE_RETRY_SECONDS = 0.2
-_ERROR_LENGTH = 1_000
+_MAX_ERROR_CHARACTERS = 1_000
 _PATH = f"/api/pipelines/{ROUTER}"
 
 
 class RouterLease:
-    """`with tenure:` takes the lease, keeps it, and gives it back. `stopping` is set when it is lost."""
+    """Takes the lease, keeps it, and releases it at the end of a `with` block. `stopping` is set when the lease is lost."""
 
     def __init__(
         self,
@@ -46,18 +46,18 @@ class RouterLease:
         self._lease_wait = lease_wait_seconds
         self._stopping = stopping
         self._take_over = take_over
-        # Nobody else's, not even a later process's of the same number: who asks again after a lost answer is not refused.
+        # Unique even among processes with the same id: a request that is repeated after a lost response is not refused.
         self._owner = f"process {os.getpid()} on {socket.gethostname()} ({uuid4().hex[:6]})"
         self._ended = threading.Event()
-        self._heartbeat = threading.Thread(target=self._beat, name="tailrace-heartbeat", daemon=True)
+        self._heartbeat = threading.Thread(target=self._send_heartbeats, name="tailrace-heartbeat", daemon=True)
         self.epoch = 0
         self.report = PipelineReport()
-        """What the server is told with the next beat."""
+        """What the next heartbeat reports."""
         self.loss: PipelineFencedError | None = None
-        """Why it has ended early."""
+        """The error if the lease was lost."""
 
     def __enter__(self) -> "RouterLease":
-        self.epoch = self._lease()
+        self.epoch = self._acquire()
         self._heartbeat.start()
         return self
 
@@ -67,35 +67,35 @@ class RouterLease:
         if error is not None:
             self.report = msgspec.structs.replace(self.report, last_error=error_line(error))
         if self.loss is None:
-            self._give_back()
+            self._release()
 
-    def _lease(self) -> int:
-        """Wait for as long as the one before may still hold it: after a crash nobody has given it back."""
+    def _acquire(self) -> int:
+        """Take the lease, after waiting until that of a crashed router has expired."""
         deadline = time.monotonic() + self._lease_wait
-        question = {"owner": self._owner, "take_over": self._take_over}
+        request = {"owner": self._owner, "take_over": self._take_over}
         with ServerConnection(self._server, self._retry_seconds, self._stopping) as connection:
             while True:
                 try:
-                    epoch: int = connection.ask("POST", f"{_PATH}/lease", question)["epoch"]
+                    epoch: int = connection.ask("POST", f"{_PATH}/lease", request)["epoch"]
                 except PipelineFencedError:
                     if time.monotonic() > deadline or self._stopping.wait(_LEASE_RETRY_SECONDS):
                         raise
                 else:
                     return epoch
 
-    def _give_back(self) -> None:
+    def _release(self) -> None:
         try:
             with ServerConnection(self._server, _HEARTBEAT_RETRY_SECONDS) as connection:
-                self._tell(connection)
+                self._report(connection)
                 connection.ask("POST", f"{_PATH}/release", {"epoch": self.epoch})
         except TailraceError as error:
-            _log.warning("the lease was not given back, the next pipeline waits for its end: %s", error)
+            _log.warning("the lease was not released, so the next pipeline waits until it expires: %s", error)
 
-    def _beat(self) -> None:
+    def _send_heartbeats(self) -> None:
         with ServerConnection(self._server, _HEARTBEAT_RETRY_SECONDS, self._ended) as connection:
             while not self._ended.wait(_HEARTBEAT_SECONDS):
                 try:
-                    self._tell(connection)
+                    self._report(connection)
                 except PipelineFencedError as error:
                     self.loss = error
                     self._stopping.set()
@@ -104,12 +104,12 @@ class RouterLease:
                     if not self._ended.is_set():
                         _log.warning("%s", error)
 
-    def _tell(self, connection: ServerConnection) -> None:
+    def _report(self, connection: ServerConnection) -> None:
         connection.ask("POST", f"{_PATH}/report", {"epoch": self.epoch, "report": msgspec.to_builtins(self.report)})
 
 
 def report_failed_start(server: ServerAddress, error: PipelineError) -> None:
-    """Let the server know why no router runs. It is not told while another one does, nor if it does not answer."""
+    """Report to the server why no router runs. Does nothing if another one runs or the server does not answer."""
     with (
         contextlib.suppress(PipelineError, TailraceError),
         RouterLease(server, threading.Event(), retry_seconds=0, lease_wait_seconds=0),
@@ -118,9 +118,9 @@ def report_failed_start(server: ServerAddress, error: PipelineError) -> None:
 
 
 def error_line(error: BaseException) -> str:
-    """What a person can read of it. Spark repeats the trace of every process that an error came through."""
+    """Return the one line of an error that says what happened. Spark repeats the stack trace of every process on the way."""
     lines = [line.strip() for line in str(error).splitlines()]
-    said = [line for line in lines if "Error: " in line and not line.startswith(("at ", "File "))]
+    raised = [line for line in lines if "Error: " in line and not line.startswith(("at ", "File "))]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    line = said[-1] if said else causes[-1] if causes else str(error).strip().partition("\n")[0]
-    return (line or type(error).__name__)[:_ERROR_LENGTH]
+    line = raised[-1] if raised else causes[-1] if causes else str(error).strip().partition("\n")[0]
+    return (line or type(error).__name__)[:_MAX_ERROR_CHARACTERS]

@@ -1,4 +1,4 @@
-"""Options of the data source, named as Spark's Kafka source names them, read and checked."""
+"""The options of the data source, read and checked. They have the names of Spark's Kafka source."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -19,23 +19,23 @@ _LATEST_OFFSET = -1
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 
 _COMMON = ("server", "caFile", "patienceSeconds")
-_OF_SOURCES = (
+_SOURCE_OPTIONS = (
     *_COMMON,
     *("subscribe", "pattern", "startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp", "pin"),
     *("maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "corruptBatches", "includeHeaders", "pushFilters"),
 )
-_OF_SINKS = (*_COMMON, "topic", "compression")
-_INSTEAD_OF_KAFKAS = {
+_SINK_OPTIONS = (*_COMMON, "topic", "compression")
+_FOR_KAFKA_OPTIONS = {
     "kafka.bootstrap.servers": "server",
     "subscribepattern": "pattern",
     "startingoffsetsbytimestamp": "startingTimestamp",
     "endingoffsetsbytimestamp": "endingTimestamp",
 }
-_LIKENESS = 0.85
-"""Of a name and one that was probably meant. Others are let pass: Spark has options of its own."""
+_MIN_SIMILARITY = 0.85
+"""From here on an unknown option is taken for a misspelt one. Others are allowed, because Spark has its own options."""
 
 OffsetsOption = str | int | dict[str, dict[str, int]]
-"""An edge, a time in milliseconds, or offsets by topic and partition, where -2 is earliest and -1 latest."""
+"""`earliest`, `latest`, a time in milliseconds, or offsets by topic and partition, where -2 is earliest and -1 latest."""
 
 
 class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,11 +48,11 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     min_partitions: int
     fail_on_data_loss: bool
     skips_corrupt: bool
-    """Whether batches that can't be decoded are left out."""
+    """Whether batches that can't be decoded are skipped."""
     include_headers: bool
     retry_seconds: float
     pin: str | None
-    """A name under which the server keeps where a query started."""
+    """The name under which the server keeps where a query started."""
 
 
 class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,11 +63,11 @@ class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    given = _OptionReader(options, _OF_SOURCES)
+    given = _OptionReader(options, _SOURCE_OPTIONS)
     subscribed = given.text("subscribe")
     pattern = given.text("pattern")
     if (subscribed is None) == (pattern is None):
-        raise OptionError("say which topics to read: either subscribe, as in 'orders.paid,orders.sent', or pattern, 'orders.>'")
+        raise OptionError("name the topics to read: either subscribe, as in 'orders.paid,orders.sent', or pattern, 'orders.>'")
     topics = tuple(name.strip() for name in (subscribed or "").split(",") if name.strip())
     if subscribed is not None and not topics:
         raise OptionError(f"subscribe is {subscribed!r}; name at least one topic")
@@ -76,9 +76,9 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
     if streaming and any(given.has(name) for name in ("endingOffsets", "endingTimestamp")):
         raise OptionError("a stream has no end: leave out endingOffsets, or read a batch with spark.read")
     if not streaming and starting == LATEST:
-        raise OptionError("startingOffsets is 'latest', and a batch that begins at the end holds nothing")
+        raise OptionError("startingOffsets is 'latest', and a batch that starts at the end is empty")
     if ending == EARLIEST:
-        raise OptionError("endingOffsets is 'earliest', and a batch that ends at the beginning holds nothing")
+        raise OptionError("endingOffsets is 'earliest', and a batch that ends at the beginning is empty")
     return SourceOptions(
         server=given.address(),
         topics=topics,
@@ -96,7 +96,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOpti
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    given = _OptionReader(options, _OF_SINKS)
+    given = _OptionReader(options, _SINK_OPTIONS)
     compression = given.text("compression") or "none"
     if compression not in ("none", "gzip", "snappy", "lz4", "zstd"):
         raise OptionError(f"compression is {compression!r}; it must be none, gzip, snappy, lz4 or zstd")
@@ -109,7 +109,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def _edge(given: "_OptionReader", side: str, otherwise: str) -> OffsetsOption:
-    """`startingOffsets` or `startingTimestamp`, or the same with `ending`."""
+    """Read `startingOffsets` or `startingTimestamp`, or the same with `ending`."""
     names = [f"{side}Offsets", f"{side}Timestamp"]
     if sum(map(given.has, names)) > 1:
         raise OptionError(f"{names[0]} and {names[1]} are both given; leave one out")
@@ -135,12 +135,12 @@ def _skips_corrupt(text: str) -> bool:
 
 
 class _OptionReader:
-    """Spark makes no difference between large and small letters in the names of options."""
+    """Reads options whose names are not case-sensitive, as in Spark."""
 
     def __init__(self, options: Mapping[str, str], known: Sequence[str]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
         for name in self._options.keys() - {name.lower() for name in known}:
-            meant = closest_name(name, known, _LIKENESS) or _INSTEAD_OF_KAFKAS.get(name)
+            meant = closest_name(name, known, _MIN_SIMILARITY) or _FOR_KAFKA_OPTIONS.get(name)
             if meant is not None:
                 raise OptionError(f"there is no option {name!r}; did you mean {meant!r}?")
 
@@ -162,7 +162,7 @@ class _OptionReader:
         return value.lower() == "true"
 
     def number(self, name: str, *, least: int) -> int | None:
-        return self._read(name, int, f"a whole number from {least} on", lambda number: number >= least)
+        return self._read(name, int, f"a whole number of at least {least}", lambda number: number >= least)
 
     def _read(self, name: str, read: Callable[[str], T], what: str, fits: Callable[[T], bool]) -> T | None:
         value = self.text(name)

@@ -1,8 +1,8 @@
-"""Topics as a Spark sink: each batch takes effect once, all of it or nothing, whatever Spark has to repeat.
+"""Topics as a Spark sink: each batch takes effect exactly once and as a whole, whatever Spark has to repeat.
 
-Tasks stage record batches at the server, where nobody sees them. The driver's commit has those of all tasks published, together
-with the number of the batch; a batch whose number was published before is left out. What fits into a frame is seen as one;
-more than that is published by the server in several, and goes on there whatever becomes of the driver.
+Tasks stage record batches at the server, where no reader sees them. The driver's commit has the server publish those of all
+tasks, together with the number of the batch; a batch whose number was published before is skipped. A batch that fits into one
+frame becomes visible at once. The server publishes a larger one in several frames, and finishes it even if the driver dies.
 """
 
 import time
@@ -36,15 +36,15 @@ _HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
 
 
 class Staged(WriterCommitMessage, NamedTuple("Staged", [("writer", str), ("task", StagedTask)])):
-    """What a task tells the driver. The writer's name travels with it, because Spark tells the driver none."""
+    """What a task reports to the driver. It has the writer's name, because Spark does not give it to the driver."""
 
 
 class TopicWriter(DataSourceArrowWriter):
-    """A batch job. Its name is new each time, so writing the same rows again writes them again, as it should."""
+    """Writes a batch job. Each job has a new name, so writing the same rows again publishes them again, as it should."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
-            raise OptionError("a topic keeps what is in it: write with mode('append')")
+            raise OptionError("a topic can't be overwritten: write with mode('append')")
         check_schema(schema, options.topic)
         self.options = options
         self.writer = f"job-{uuid4()}"
@@ -60,7 +60,7 @@ class TopicWriter(DataSourceArrowWriter):
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
-    """A streaming query. Its name is the query's id, which the checkpoint keeps."""
+    """Writes a streaming query. Its name is the query's id, which the checkpoint keeps."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         check_schema(schema, options.topic)
@@ -70,27 +70,27 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
         if query is None:
-            raise OptionError("this task belongs to no streaming query that could be named")
+            raise OptionError("this task belongs to no streaming query")
         return _stage(self.options, f"query-{query}", iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         _write(self.options, messages, _BATCH, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        # What was published or decided stays: Spark aborts a batch also when it failed after its commit.
+        # What was published or decided stays: Spark also aborts a batch that failed after its commit.
         _discard(self.options, messages)
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
-    """Refuse a frame that can't become records, before anything runs."""
+    """Raise an error if the rows of a data frame can't become records, before anything runs."""
     names = [field.name for field in schema]
     unknown = [name for name in names if name not in _COLUMNS]
     if unknown:
-        raise OptionError(f"the columns {unknown} mean nothing to a topic; select those of {list(_COLUMNS)} that you have")
+        raise OptionError(f"a topic has no columns {unknown}; select only columns of {list(_COLUMNS)}")
     if "value" not in names:
-        raise OptionError("there is no column value; a record has at least that")
+        raise OptionError("there is no column value, which every record needs")
     if topic is None and "topic" not in names:
-        raise OptionError("which topic? Give the option topic, or a column topic")
+        raise OptionError("the topic is missing: give the option topic, or a column topic")
     for field in schema:
         legal = _LEGAL.get(field.name)
         if legal is not None and not isinstance(field.dataType, legal):
@@ -99,7 +99,7 @@ def check_schema(schema: StructType, topic: str | None) -> None:
 
 
 def record_rows(batch: pa.RecordBatch, topic: str | None, now_ms: int) -> tuple[pa.Array, RecordRows]:
-    """Topics and the columns of a record, wherever they come from."""
+    """Return the topic of each row, and the columns of its record."""
     rows = batch.num_rows
     names = batch.schema.names
 
@@ -120,7 +120,7 @@ def record_rows(batch: pa.RecordBatch, topic: str | None, now_ms: int) -> tuple[
 def _stage(options: SinkOptions, writer: str, rows: Iterator[pa.RecordBatch]) -> Staged:
     context = TaskContext.get()
     task = context.partitionId() if context is not None else 0
-    # A name of its own for each attempt, so that one that was given up does not write over the other's parts.
+    # Each attempt has a name of its own, so that one that was given up does not overwrite the parts of another.
     stage = f"{writer[-36:]}-{task}-{uuid4().hex[:12]}"
     with ServerConnection(options.server, options.retry_seconds) as connection:
         encoder = RecordEncoder(connection, Compression[options.compression.upper()], task)

@@ -1,4 +1,10 @@
-"""What a query's filters say about where to read. They only narrow the reading: Spark checks every row again."""
+"""Topics as a Spark source, batch and streaming.
+
+The driver asks the server where partitions start and end; tasks fetch stored batches and decode them themselves. Offsets in
+Spark's checkpoints look as in its Kafka source, with the UUID of the topic that they belong to:
+`{"orders.paid": {"0": 23, "1": 5, "topic_uuid": "..."}}`. A topic that was deleted and created again has another UUID, so its
+records are not mistaken for a continuation of the old ones.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -25,72 +31,17 @@ from tailrace.pipeline.errors import DataLossError, OptionError
 from tailrace.pipeline.options import EARLIEST, LATEST, OffsetsOption, SourceOptions, resolve_offset
 from tailrace.pipeline.topic_reading import OffsetRange, Offsets, column_names, limited, ranges_between, read_range, split
 
-
-class RowBounds(msgspec.Struct):
-    partitions: set[int] | None = None
-    first_offset: int = 0
-    end_offset: int | None = None
-    first_ms: int | None = None
-
-    def take(self, filters: Iterable[Filter]) -> None:
-        for each in filters:
-            column = getattr(each, "attribute", ())
-            value: Any = getattr(each, "value", None)
-            if column == ("partition",) and isinstance(each, EqualTo | In):
-                numbers = {value} if isinstance(each, EqualTo) else set(value)
-                self.partitions = numbers if self.partitions is None else self.partitions & numbers
-            elif column == ("offset",):
-                self._take_offset(each, value)
-            elif column == ("timestamp",) and isinstance(each, EqualTo | GreaterThan | GreaterThanOrEqual):
-                self.first_ms = max(self.first_ms or 0, _milliseconds(value))
-
-    def narrowed(self, connection: ServerConnection, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-        found = []
-        by_time = {}
-        for each in ranges:
-            if self.partitions is not None and each.partition not in self.partitions:
-                continue
-            start = max(each.start, self.first_offset)
-            if self.first_ms is not None:
-                if each.topic not in by_time:
-                    by_time[each.topic] = connection.offsets([each.topic], at=self.first_ms).offsets[each.topic]
-                start = max(start, by_time[each.topic][each.partition])
-            end = each.end if self.end_offset is None else min(each.end, self.end_offset)
-            if start < end:
-                found.append(each._replace(start=start, end=end))
-        return found
-
-    def _take_offset(self, each: Filter, value: int) -> None:
-        if isinstance(each, EqualTo | GreaterThanOrEqual):
-            self.first_offset = max(self.first_offset, value)
-        elif isinstance(each, GreaterThan):
-            self.first_offset = max(self.first_offset, value + 1)
-        if isinstance(each, EqualTo | LessThanOrEqual):
-            self._end_at(value + 1)
-        elif isinstance(each, LessThan):
-            self._end_at(value)
-
-    def _end_at(self, offset: int) -> None:
-        self.end_offset = offset if self.end_offset is None else min(self.end_offset, offset)
-
-
-def _milliseconds(moment: datetime) -> int:
-    """Of a literal, which Spark hands over in UTC or in the session's own zone."""
-    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return int(aware.timestamp() * 1000)
-
-
 _WAIT_MS = 200
-"""How long the server holds a question for new records. Longer would delay the stop of a query."""
+"""How long the server may wait for new records before it answers. Longer would delay the stop of a query."""
 
 _UUID = "topic_uuid"
 
 SparkOffsets = dict[str, dict[str, Any]]
-"""As Spark stores them: partitions are text, because keys of JSON are."""
+"""As Spark stores them: partitions are text, because JSON has no other keys."""
 
 
 class TopicReader(DataSourceReader):
-    """A batch: what was there when it was planned."""
+    """Reads a batch: the records that existed when it was planned."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -109,7 +60,7 @@ class TopicReader(DataSourceReader):
 
 
 class FilteringTopicReader(TopicReader):
-    """The same, for sessions that push filters down; in others Spark refuses a reader that could take them."""
+    """A `TopicReader` for sessions that push filters down; in other sessions Spark rejects a reader that accepts them."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         self.bounds.take(filters)
@@ -121,7 +72,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self.starts: SparkOffsets | None = None
         self.goal: TopicOffsets | None = None
-        """Where a query with the trigger AvailableNow ends."""
+        """The end of a query with the trigger AvailableNow."""
 
     def initialOffset(self) -> SparkOffsets:
         if self.starts is None:
@@ -168,27 +119,27 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(self.options, partition)
 
     def commit(self, end: SparkOffsets) -> None:
-        """Spark comes here a batch late and nothing depends on it: the checkpoint says how far the query is."""
+        """Do nothing: Spark calls this one batch late, and its checkpoint has the position of the query."""
 
     def stop(self) -> None:
-        """No connection outlives the question it was opened for."""
+        """Do nothing: no connection stays open between requests."""
 
     def _check_loss(self, start: SparkOffsets, end: TopicOffsets) -> None:
-        """Raise, unless data may be lost, where a topic is gone, is another one, or ends before where it was read up to."""
+        """Raise an error, unless data may be lost, if a topic was deleted, created again, or ends before the position."""
         if not self.options.fail_on_data_loss:
             return
         uuids = _uuids(start)
         for topic, starts in _from_spark(start).items():
             ends = end.offsets.get(topic)
             if ends is None or uuids.get(topic, end.uuids[topic]) != end.uuids[topic]:
-                happened = "was deleted" if ends is None else "was deleted and made again"
+                happened = "was deleted" if ends is None else "was deleted and created again"
             elif any(upto < at for at, upto in zip(starts, ends, strict=False)):
-                happened = f"ends at {ends} now: it was deleted and made again, or its log was lost"
+                happened = f"ends at {ends} now: it was deleted and created again, or its log was lost"
             else:
                 continue
             raise DataLossError(
-                f"{topic!r} was read up to {starts} and {happened}. Set failOnDataLoss to false to go on with what is there,"
-                " from the beginning of a topic that was made again"
+                f"{topic!r} was read up to {starts} and {happened}. Set failOnDataLoss to false to continue with what is"
+                " there, from the start of a topic that was created again"
             )
 
 
@@ -236,7 +187,7 @@ def _resolve(connection: ServerConnection, options: SourceOptions, at: OffsetsOp
 
 
 def _pinned(connection: ServerConnection, name: str, starts: TopicOffsets) -> dict[str, list[int]]:
-    """Where the query of this name started first, kept by the server; it stays so whatever happens to the checkpoint."""
+    """Return where the query of this name first started. The server keeps it, whatever happens to the checkpoint."""
     lease = connection.ask("POST", f"/api/pipelines/{name}/lease", {"owner": f"query {name}", "take_over": True})
     offsets, ids = starts.offsets, starts.topic_ids
     flat = {f"{ids[topic]}/{number}": at for topic, each in offsets.items() for number, at in enumerate(each)}
@@ -256,15 +207,71 @@ def _from_spark(offsets: SparkOffsets) -> dict[str, list[int]]:
 
 
 def _uuids(offsets: SparkOffsets) -> dict[str, str]:
-    """Of the topics. Checkpoints of older versions know none."""
+    """Return the UUIDs of the topics. Checkpoints of older versions have none."""
     return {topic: each[_UUID] for topic, each in offsets.items() if _UUID in each}
 
 
 def _still_valid(start: SparkOffsets, uuids: Mapping[str, str]) -> dict[str, list[int]]:
-    """The offsets of topics that are still those; others are read from their beginning."""
+    """Return the offsets of topics that still exist; new topics of the same name are read from their start."""
     before = _uuids(start)
     return {
         topic: each
         for topic, each in _from_spark(start).items()
         if topic not in before or before[topic] == uuids.get(topic, before[topic])
     }
+
+
+class RowBounds(msgspec.Struct):
+    """What a query's filters say about where to read. They only narrow the reading: Spark checks every row again."""
+
+    partitions: set[int] | None = None
+    first_offset: int = 0
+    end_offset: int | None = None
+    first_ms: int | None = None
+
+    def take(self, filters: Iterable[Filter]) -> None:
+        for each in filters:
+            column = getattr(each, "attribute", ())
+            value: Any = getattr(each, "value", None)
+            if column == ("partition",) and isinstance(each, EqualTo | In):
+                numbers = {value} if isinstance(each, EqualTo) else set(value)
+                self.partitions = numbers if self.partitions is None else self.partitions & numbers
+            elif column == ("offset",):
+                self._take_offset(each, value)
+            elif column == ("timestamp",) and isinstance(each, EqualTo | GreaterThan | GreaterThanOrEqual):
+                self.first_ms = max(self.first_ms or 0, _milliseconds(value))
+
+    def narrowed(self, connection: ServerConnection, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+        found = []
+        by_time = {}
+        for each in ranges:
+            if self.partitions is not None and each.partition not in self.partitions:
+                continue
+            start = max(each.start, self.first_offset)
+            if self.first_ms is not None:
+                if each.topic not in by_time:
+                    by_time[each.topic] = connection.offsets([each.topic], at=self.first_ms).offsets[each.topic]
+                start = max(start, by_time[each.topic][each.partition])
+            end = each.end if self.end_offset is None else min(each.end, self.end_offset)
+            if start < end:
+                found.append(each._replace(start=start, end=end))
+        return found
+
+    def _take_offset(self, each: Filter, value: int) -> None:
+        if isinstance(each, EqualTo | GreaterThanOrEqual):
+            self.first_offset = max(self.first_offset, value)
+        elif isinstance(each, GreaterThan):
+            self.first_offset = max(self.first_offset, value + 1)
+        if isinstance(each, EqualTo | LessThanOrEqual):
+            self._end_at(value + 1)
+        elif isinstance(each, LessThan):
+            self._end_at(value)
+
+    def _end_at(self, offset: int) -> None:
+        self.end_offset = offset if self.end_offset is None else min(self.end_offset, offset)
+
+
+def _milliseconds(instant: datetime) -> int:
+    """Convert a literal, which Spark passes in UTC or in the session's time zone."""
+    aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
+    return int(aware.timestamp() * 1000)

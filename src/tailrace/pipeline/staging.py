@@ -1,4 +1,7 @@
-"""What one task sends to the server: rows become record batches, batches become chunks, chunks are staged in parts."""
+"""Staging: a task's rows become record batches, batches become chunks, and chunks are sent to the server in parts.
+
+The server keeps them until the driver has them published.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -19,8 +22,8 @@ from tailrace.wire.staged_chunks import StagedBatch, StagedChunk, encode_staged_
 _PART_BYTES = 8 * MIB
 _CHUNK_BYTES = 4 * MIB
 _BATCH_BYTES = MIB - KIB
-_BESIDES_BYTES = KIB
-"""More than the head of a batch, or a record's headers and lengths, take beside key and value."""
+_OVERHEAD_BYTES = KIB
+"""More than the header of a batch, or the headers and lengths of a record, take in addition to key and value."""
 
 VALUE_TOO_LARGE = "the value of the message would have more bytes than payload_bytes allows"
 KEY_TOO_LARGE = "the key of the message would have more bytes than key_bytes allows"
@@ -35,7 +38,7 @@ class RecordRows(NamedTuple):
     """`int64`, milliseconds."""
     headers: pa.Array | None = None
     partitions: pa.Array | None = None
-    """`int32`; null where the key decides."""
+    """`int32`; null if the key decides."""
 
     @property
     def rows(self) -> int:
@@ -49,7 +52,7 @@ class RecordRows(NamedTuple):
 
 
 class TopicShape(NamedTuple):
-    """What a task must know of a topic. The id is what its batches are staged for."""
+    """What a task has to know of a topic. Batches are staged for its id."""
 
     id: TopicId
     name: str
@@ -60,7 +63,7 @@ class TopicShape(NamedTuple):
 
 
 class LayeredBatch(NamedTuple):
-    """A batch, and the layer of its step that it belongs to."""
+    """A batch, and its layer in the step."""
 
     layer: int
     staged: StagedBatch
@@ -75,10 +78,10 @@ class StagedTask(NamedTuple):
 
 
 class RecordEncoder:
-    """Rows to batches. Made in the task that uses it: loading the compiled loops takes a second."""
+    """Encodes rows to batches. Create it in the task that uses it: loading the compiled loops takes a second."""
 
     def __init__(self, connection: ServerConnection, codec: int, turn: int) -> None:
-        # Only here: Spark imports this module in many processes that encode nothing.
+        # Imported here, because Spark imports this module in many processes that encode nothing.
         from tailrace.wire.encoding_kernels import load_fast_partitioner
 
         self._connection = connection
@@ -89,10 +92,10 @@ class RecordEncoder:
         self._shapes: dict[str, TopicShape] = {}
 
     def batches(self, topics: pa.Array, rows: RecordRows) -> Iterator[StagedBatch]:
-        """In the order of the rows within each partition."""
+        """Yield batches, in the order of the rows within each partition."""
         for topic in pc.unique(topics).to_pylist():
             if topic is None:
-                raise OptionError("a row names no topic: fill the column topic, or give the option topic")
+                raise OptionError("a row has no topic: fill the column topic, or give the option topic")
             shape = self.shape_of(topic)
             of_topic = rows if _is_constant(topics) else rows.filtered(pc.equal(topics, topic))
             for over, cause in over_limits(shape, of_topic):
@@ -104,7 +107,7 @@ class RecordEncoder:
         shape = self._shapes.get(topic)
         if shape is None:
             ends = self._connection.offsets([topic])
-            # Under its own name, where it was asked for by its alias.
+            # The response has the topic's name, also if an alias was asked for.
             ((name, partitions),) = ends.offsets.items()
             shape = self._shapes[topic] = TopicShape(
                 TopicId(ends.topic_ids[name]),
@@ -117,11 +120,11 @@ class RecordEncoder:
         return shape
 
     def partitions_of(self, shape: TopicShape, rows: RecordRows) -> npt.NDArray[np.int32]:
-        """Which partition each row goes to."""
+        """Choose the partition of each row."""
         count = shape.partitions
         chosen = self._partitions_of(rows.keys, count)
         if (chosen < 0).any():
-            # Rows without a key stay together in a batch, and each batch goes to the next partition, as Kafka's clients do it.
+            # Rows without a key stay together in a batch, and each batch goes to the next partition, as in Kafka's clients.
             chosen[chosen < 0] = self._turn % count
             self._turn += 1
         if rows.partitions is not None:
@@ -140,7 +143,7 @@ class RecordEncoder:
         *,
         needs: TopicId | None = None,
     ) -> Iterator[LayeredBatch]:
-        """Batches by layer and partition, in the order of the rows within each. Without layers there is one."""
+        """Yield batches by layer and partition, in the order of the rows within each. Without `layers` there is one layer."""
         if not rows.rows:
             return
         places = partitions.astype(np.int64) if layers is None else layers * shape.partitions + partitions
@@ -148,7 +151,7 @@ class RecordEncoder:
             order = np.argsort(places, kind="stable")
             places, rows = places[order], rows.taken(pa.array(order))
         columns = RecordColumns(rows.timestamps, rows.values, rows.keys, rows.headers)
-        most_bytes = min(_BATCH_BYTES, shape.max_batch_bytes - _BESIDES_BYTES)
+        most_bytes = min(_BATCH_BYTES, shape.max_batch_bytes - _OVERHEAD_BYTES)
         first = 0
         for encoded in self._encode(columns, codec=self._codec, most_bytes=most_bytes, runs=places):
             layer, partition = divmod(int(places[first]), shape.partitions)
@@ -157,14 +160,14 @@ class RecordEncoder:
 
 
 def over_limits(shape: TopicShape, rows: RecordRows) -> Iterator[tuple[npt.NDArray[np.bool_], str]]:
-    """Which rows can't become messages of any topic because they are too large, and why."""
+    """Yield which rows are too large for any topic, and why."""
     yield _sizes(rows.values) > shape.max_value_bytes, f"{VALUE_TOO_LARGE} ({shape.max_value_bytes})"
     yield _sizes(rows.keys) > shape.max_key_bytes, f"{KEY_TOO_LARGE} ({shape.max_key_bytes})"
 
 
 def over_batch(shape: TopicShape, rows: RecordRows) -> npt.NDArray[np.bool_]:
-    """Which rows are too large for a batch of the topic, even alone."""
-    over: npt.NDArray[np.bool_] = _sizes(rows.values) + _sizes(rows.keys) > shape.max_batch_bytes - 2 * _BESIDES_BYTES
+    """Return which rows are too large for a batch of the topic, even alone."""
+    over: npt.NDArray[np.bool_] = _sizes(rows.values) + _sizes(rows.keys) > shape.max_batch_bytes - 2 * _OVERHEAD_BYTES
     return over
 
 
@@ -174,7 +177,7 @@ def _sizes(column: pa.Array) -> npt.NDArray[np.int64]:
 
 
 class Stager:
-    """Sends chunks in parts, so that neither the task nor the server holds much at a time."""
+    """Sends chunks in parts, so that neither the task nor the server holds much in memory at a time."""
 
     def __init__(self, connection: ServerConnection, pipeline: str, stage: str) -> None:
         self._connection = connection
@@ -194,7 +197,7 @@ class Stager:
         self._records += records
 
     def add_plain(self, batches: Iterable[StagedBatch], records: int) -> None:
-        """Batches that move no mark, and so may lie in as many chunks as their size asks for."""
+        """Add batches that move no mark, in as many chunks as their size needs."""
         chunk: list[StagedBatch] = []
         size = 0
         for staged in batches:
@@ -223,14 +226,14 @@ def _is_constant(column: pa.Array) -> bool:
 
 
 def publish(connection: ServerConnection, pipeline: str, tasks: Sequence[StagedTask], epoch: int) -> None:
-    """What tasks of a pipeline have staged, with the moves of their steps."""
+    """Publish what tasks of a pipeline have staged, and move the marks of their steps."""
     connection.ask("POST", f"/api/pipelines/{pipeline}/publish", {"stages": _named(tasks), "epoch": epoch})
 
 
 def write(connection: ServerConnection, writer: str, tasks: Sequence[StagedTask], source: str, number: int) -> None:
-    """What tasks of a writer have staged, once for each number. Returns when all of it is in the log."""
-    question = {"stages": _named(tasks), "source": source, "number": number}
-    while not connection.ask("POST", f"/api/pipelines/{writer}/write", question)["is_done"]:
+    """Publish what tasks of a writer have staged, once for each number. Returns when all of it is in the log."""
+    request = {"stages": _named(tasks), "source": source, "number": number}
+    while not connection.ask("POST", f"/api/pipelines/{writer}/write", request)["is_done"]:
         pass
 
 

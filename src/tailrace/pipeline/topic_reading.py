@@ -1,4 +1,7 @@
-"""Which offsets a batch reads, and how they are shared out to tasks. Pure arithmetic."""
+"""Reading topics in Spark: the ranges of offsets that tasks read, and one task's reading of a range.
+
+A task fetches stored batches in large responses and decodes them itself, to the columns of Spark's Kafka source and a few more.
+"""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,63 +20,6 @@ from tailrace.wire.arrow_decoding import ReadFields, decode_readable_to_arrow
 from tailrace.wire.batch import BatchHeader
 from tailrace.wire.batch_stream import PlacedBatch
 
-Offsets = Mapping[str, list[int]]
-"""By topic, an offset for each partition."""
-
-
-NO_UUIDS: Mapping[str, str] = {}
-
-
-class OffsetRange(NamedTuple):
-    """What one task reads: from `start` up to but without `end`."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-    topic_uuid: str | None = None
-    """Which topic of that name, if it is known."""
-
-
-def ranges_between(start: Offsets, end: Offsets, uuids: Mapping[str, str] = NO_UUIDS) -> Iterator[OffsetRange]:
-    """What lies between. Partitions that are not in `start` are read from 0. `uuids` are those of the topics, if known."""
-    for topic, ends in sorted(end.items()):
-        starts = start.get(topic, [])
-        for number, upto in enumerate(ends):
-            at = starts[number] if number < len(starts) else 0
-            if upto > at:
-                yield OffsetRange(topic, number, at, upto, uuids.get(topic))
-
-
-def limited(start: Offsets, end: Offsets, most: int) -> dict[str, list[int]]:
-    """An end with at most so many records, each partition in proportion to what waits there, and none forgotten."""
-    waiting = list(ranges_between(start, end))
-    total = sum(each.end - each.start for each in waiting)
-    if total <= most:
-        return {topic: list(ends) for topic, ends in end.items()}
-    found = {topic: list(ends) for topic, ends in end.items()}
-    left = most
-    for each in waiting:
-        share = min(left, max(1, (each.end - each.start) * most // total))
-        found[each.topic][each.partition] = each.start + share
-        left -= share
-    return found
-
-
-def split(ranges: list[OffsetRange], least_tasks: int) -> list[OffsetRange]:
-    """At least so many tasks where there are records enough, by cutting the longest ranges; in the same order."""
-    total = sum(each.end - each.start for each in ranges)
-    if len(ranges) >= least_tasks or not total:
-        return ranges
-    found = []
-    for each in ranges:
-        size = each.end - each.start
-        pieces = min(size, max(1, round(size * least_tasks / total)))
-        cuts = [each.start + size * piece // pieces for piece in range(pieces + 1)]
-        found += [each._replace(start=low, end=high) for low, high in pairwise(cuts)]
-    return found
-
-
 _log = logging.getLogger(__name__)
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -91,7 +37,66 @@ _COLUMNS = {
     "headers": ("ARRAY<STRUCT<key: STRING, value: BINARY>>", _HEADERS, "header_list"),
 }
 _TIMESTAMP_TYPE = 0
-"""Create time. What the server stamps itself is not told apart here."""
+"""Create time, also for timestamps that the server has set."""
+
+FETCH_BYTES = 8 * MIB
+NO_UUIDS: Mapping[str, str] = {}
+
+Offsets = Mapping[str, list[int]]
+"""By topic, an offset for each partition."""
+
+
+class OffsetRange(NamedTuple):
+    """What one task reads: from `start` up to `end`, which is excluded."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    topic_uuid: str | None = None
+    """Identifies the topic, if it is known: one that is deleted and created again has another."""
+
+
+def ranges_between(start: Offsets, end: Offsets, uuids: Mapping[str, str] = NO_UUIDS) -> Iterator[OffsetRange]:
+    """Yield the ranges between two sets of offsets. Partitions that are not in `start` are read from 0.
+
+    `uuids` are those of the topics, if known.
+    """
+    for topic, ends in sorted(end.items()):
+        starts = start.get(topic, [])
+        for number, last in enumerate(ends):
+            first = starts[number] if number < len(starts) else 0
+            if last > first:
+                yield OffsetRange(topic, number, first, last, uuids.get(topic))
+
+
+def limited(start: Offsets, end: Offsets, max_records: int) -> dict[str, list[int]]:
+    """Return an end with at most so many records. Each partition gets a share in proportion to what is waiting there."""
+    waiting = list(ranges_between(start, end))
+    total = sum(each.end - each.start for each in waiting)
+    if total <= max_records:
+        return {topic: list(ends) for topic, ends in end.items()}
+    found = {topic: list(ends) for topic, ends in end.items()}
+    left = max_records
+    for each in waiting:
+        share = min(left, max(1, (each.end - each.start) * max_records // total))
+        found[each.topic][each.partition] = each.start + share
+        left -= share
+    return found
+
+
+def split(ranges: list[OffsetRange], min_tasks: int) -> list[OffsetRange]:
+    """Split the longest ranges, in the same order, so that there are at least so many tasks if there are enough records."""
+    total = sum(each.end - each.start for each in ranges)
+    if len(ranges) >= min_tasks or not total:
+        return ranges
+    found = []
+    for each in ranges:
+        size = each.end - each.start
+        pieces = min(size, max(1, round(size * min_tasks / total)))
+        cuts = [each.start + size * piece // pieces for piece in range(pieces + 1)]
+        found += [each._replace(start=low, end=high) for low, high in pairwise(cuts)]
+    return found
 
 
 def column_names(include_headers: bool) -> list[str]:
@@ -103,17 +108,17 @@ def spark_schema(include_headers: bool) -> str:
 
 
 class TopicColumns:
-    """Decodes stored batches to these columns. Made in the task that uses it: loading the compiled loops takes a second."""
+    """Decodes stored batches to these columns. Create it in the task that uses it: the compiled loops take a second to load."""
 
     def __init__(self, names: Sequence[str], *, skips_corrupt: bool = False) -> None:
-        """`skips_corrupt`: leave out batches that can't be decoded, with a warning; else they are an error."""
+        """With `skips_corrupt`, batches that can't be decoded are skipped with a warning; otherwise they are an error."""
         self._skips_corrupt = skips_corrupt
         self._names = names
         self._schema = pa.schema([(name, _COLUMNS[name][1]) for name in names])
         self._stored = [stored for name in names if (stored := _COLUMNS[name][2])]
         if "offset" not in self._stored:
             self._stored.append("offset")
-        # Only here: Spark imports this module in many processes that decode nothing.
+        # Imported here, because Spark imports this module in many processes that decode nothing.
         from tailrace.wire.fast_arrow_decoding import load_compiled_fields
 
         self._read_fields: ReadFields = load_compiled_fields()
@@ -121,7 +126,7 @@ class TopicColumns:
     def decode(
         self, topic: str, partition: int, stored: Sequence[PlacedBatch], start: int, end: int
     ) -> Iterator[pa.RecordBatch]:
-        """The records from `start` up to but without `end`."""
+        """Yield the records from `start` up to `end`, which is excluded."""
 
         def on_corrupt(head: BatchHeader, error: InvalidRequestError) -> None:
             last = head.base_offset + head.records - 1
@@ -131,9 +136,9 @@ class TopicColumns:
             if not self._skips_corrupt:
                 raise CorruptDataError(
                     f"offsets {head.base_offset} to {last} of {topic!r}, partition {partition}, can't be decoded: {error}. Set"
-                    " corruptBatches to skip to go on without them"
+                    " corruptBatches to skip to continue without them"
                 ) from error
-            _log.warning("%s: records are skipped", corrupt.error)
+            _log.warning("%s; the records are skipped", corrupt.error)
 
         decoded = decode_readable_to_arrow(
             stored,
@@ -167,15 +172,12 @@ class TopicColumns:
 
 
 def _renamed(headers: pa.ListArray) -> pa.ListArray:
-    """The same lists with the names that Spark's Kafka source has for their fields."""
+    """Rename the fields of headers to those of Spark's Kafka source."""
     names, values = headers.flatten().flatten()
     ends = pc.cumulative_sum(pc.list_value_length(headers).fill_null(0))
     places = pa.concat_arrays([pa.array([0], pa.int32()), ends.cast(pa.int32())])
     pairs = pa.StructArray.from_arrays([names, values], fields=list(_HEADERS.value_type))
     return pa.ListArray.from_arrays(places, pairs).cast(_HEADERS)
-
-
-FETCH_BYTES = 8 * MIB
 
 
 def read_range(
@@ -204,11 +206,11 @@ def read_range(
 def _after_loss(
     connection: ServerConnection, wanted: OffsetRange, at: int, error: OffsetOutOfRangeError | UnknownTopicError, fail: bool
 ) -> int:
-    """Where to go on when what was to be read is gone."""
+    """Return the offset to continue at after records were lost."""
     if fail:
         raise DataLossError(
             f"{wanted.topic!r}, partition {wanted.partition}: records from {at} to {wanted.end} can't be read: {error}. They"
-            " were removed by retention, or the topic was deleted. Set failOnDataLoss to false to go on without them"
+            " were removed by retention, or the topic was deleted. Set failOnDataLoss to false to continue without them"
         ) from error
     if not isinstance(error, OffsetOutOfRangeError):
         return wanted.end

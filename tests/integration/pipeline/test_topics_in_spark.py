@@ -187,7 +187,7 @@ def test_a_stream_does_not_take_a_topic_that_was_made_again_for_the_one_it_read(
     api.ask("/api/topics/again", method="DELETE")
     api.create_topic("again")
     produce(server, "again", 0, [b"new 0", b"new 1", b"new 2", b"new 3", b"new 4"])
-    with pytest.raises(PySparkException, match=r"'again' was read up to .* and was deleted and made again"):
+    with pytest.raises(PySparkException, match=r"'again' was read up to .* and was deleted and created again"):
         copy("true")
     copy("false")
     values = [value for _, value in consume(server, "again.copy", 0, 8)]
