@@ -29,7 +29,7 @@ def at_moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
             if name == request.param and waiting:
                 waiting.pop()()
 
-        asked = router_module._routes
+        asked = router_module._fetch_routes
         batches = 0
 
         def routes(connection: Any) -> Any:
@@ -41,7 +41,7 @@ def at_moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
             return asked(connection)
 
         monkeypatch.setattr(router_module, "killpoint", passing)
-        monkeypatch.setattr(router_module, "_routes", routes)
+        monkeypatch.setattr(router_module, "_fetch_routes", routes)
 
     return do
 
