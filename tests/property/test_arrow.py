@@ -1,4 +1,4 @@
-"""Arrow columns say of any records what the plain decoder says, whichever way they were made."""
+"""Arrow columns hold what the plain decoder finds in any records, by the general and by the fast path."""
 
 import json
 from collections.abc import Sequence
@@ -114,7 +114,7 @@ def test_a_mutated_batch_is_decoded_as_the_decoder_does_or_refused(
 
 
 def _stored(sent: Sequence[tuple[list[Record], Compression, bool]]) -> list[PlacedBatch]:
-    """Batches one after another, in offsets and, with gaps, in cursors."""
+    """Return batches with consecutive offsets, and with cursors that have gaps."""
     stored = []
     offset, cursor = 100, 1_000
     for batch_records, codec, has_append_time in sent:

@@ -1,4 +1,4 @@
-"""The fetch response that is written by hand is, byte for byte, the one that the described message gives."""
+"""The fast path for fetch responses writes the same bytes as the message codec."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The short way to read a produce request gives what the long way gives, or leaves the request to the long way."""
+"""The fast paths for produce read and write what the message codec does, or leave a request to the codec."""
 
 from uuid import UUID
 
@@ -178,7 +178,7 @@ def test_by_hand_and_by_description_are_the_same_bytes(version: int, produced: l
 
 
 def whole(asked: SingleBatchRequest, partition: ProducedPartition) -> bytes:
-    """With its head: size, correlation id, no tags."""
+    """Add the head of a response: size, correlation id, no tagged fields."""
     body = write_produce_response(asked.version, [ProducedTopic(asked.topic, asked.topic_id, [partition])])
     head = asked.correlation_id.to_bytes(4, "big", signed=True) + bytes(1)
     return (len(head) + len(body)).to_bytes(4, "big") + head + body

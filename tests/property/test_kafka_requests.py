@@ -1,4 +1,4 @@
-"""Whatever a client sends, it gets an answer or a refusal: no handler has a fault that a request can find."""
+"""Whatever a client sends, it gets an answer or an error. No request makes a handler fail unexpectedly."""
 
 import asyncio
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Our messages against kio's, an independent description of the same protocol: every API, version and side."""
+"""Messages are compared with kio's, an independent description of the protocol, in every API, version and direction."""
 
 import io
 from contextlib import suppress
@@ -140,7 +140,7 @@ def test_fields_of_other_versions_are_left_out_and_read_as_their_defaults() -> N
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_generated_modules_say_what_kio_says(family: str) -> None:
-    """Compared without layout, which is the formatter's."""
+    """The layout is not compared, because the formatter makes it."""
     generated = {line.strip().rstrip(",") for line in module_text(family).splitlines() if ": " in line and "import" not in line}
     there = {line.strip().rstrip(",") for line in (TARGET / f"{family}.py").read_text().splitlines()}
     assert generated - there == set()

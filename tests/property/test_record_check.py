@@ -1,4 +1,4 @@
-"""Whatever a producer may send is either refused, or decoded by readers to exactly the records that it claims."""
+"""A batch of a producer is either rejected, or decoded by readers to exactly the records that it claims to hold."""
 
 from struct import pack_into
 
@@ -36,7 +36,7 @@ def compiled() -> CompiledScan:
 
 
 def sealed(batch: bytearray) -> bytearray:
-    """The batch, with the length and the checksum that its bytes have now."""
+    """Return the batch with the length and checksum of its present bytes."""
     pack_into(">i", batch, 8, len(batch) - 12)
     pack_into(">I", batch, 17, crc32c(batch[CHECKED_FROM:]))
     return batch
@@ -57,7 +57,7 @@ def test_what_is_taken_can_be_decoded(
 ) -> None:
     batch = encode_batch(sent, codec=codec)
     for _ in range(data.draw(st.integers(1, 3), "changes")):
-        # Most of them inside; the head's counts and times, too.
+        # Most mutations are inside the records, some in the counts and times of the head.
         place = data.draw(st.integers(CHECKED_FROM, len(batch) - 1) | st.integers(HEADER_BYTES, len(batch) - 1), "place")
         batch[place] = data.draw(st.integers(0, 255) | st.sampled_from([0, 1, 127, 128, 255]), "byte")
     if data.draw(st.booleans(), "is cut"):

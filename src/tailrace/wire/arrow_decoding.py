@@ -20,14 +20,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.model.commit import Buffer
-from tailrace.model.errors import CorruptBatchError, InvalidRequestError, LimitExceededError
+from tailrace.model.errors import InvalidRequestError
 from tailrace.model.limits import MIB, Limits
 from tailrace.model.record import Headers, Record
 from tailrace.model.text import text_or_hex
-from tailrace.wire.batch import HEADER_BYTES, BatchHeader, read_header
+from tailrace.wire.batch import BatchHeader, read_header
 from tailrace.wire.batch_stream import PlacedBatch
-from tailrace.wire.compression import decompress
-from tailrace.wire.records import decode_batch
+from tailrace.wire.records import decode_batch, decompressed_records
 
 Int64Array = npt.NDArray[np.int64]
 Uint8Array = npt.NDArray[np.uint8]
@@ -54,7 +53,6 @@ RECORD_COLUMNS: Mapping[str, pa.DataType] = {
 HEAD_COLUMNS = frozenset(("partition", "offset", "cursor"))
 """The columns that the head of a batch tells."""
 
-_LEAST_RECORD_BYTES = 7
 _CHUNK_BYTES = 8 * MIB
 
 
@@ -151,7 +149,7 @@ def _chunks(stored: Sequence[PlacedBatch], limits: Limits, with_bodies: bool) ->
     for number, (_, batch) in enumerate(stored):
         head = read_header(batch)
         if with_bodies:
-            body = _body(head, batch, limits)
+            body = decompressed_records(batch, head, limits)
             if size and size + len(body) > 2 * _CHUNK_BYTES:
                 yield cut(number)
             bodies.append(body)
@@ -162,20 +160,6 @@ def _chunks(stored: Sequence[PlacedBatch], limits: Limits, with_bodies: bool) ->
             yield cut(number + 1)
     if heads:
         yield cut(len(stored))
-
-
-def _body(head: BatchHeader, batch: Buffer, limits: Limits) -> Buffer:
-    if head.records > limits.batch_records:
-        raise LimitExceededError(
-            f"the batch at offset {head.base_offset} has {head.records} records, more than batch_records allows"
-            f" ({limits.batch_records})"
-        )
-    body = decompress(head.codec, memoryview(batch)[HEADER_BYTES:], limits.decompressed_batch_bytes)
-    if head.records * _LEAST_RECORD_BYTES > len(body):
-        raise CorruptBatchError(
-            f"the batch at offset {head.base_offset} counts {head.records} records in {len(body)} bytes, which can't hold them"
-        )
-    return body
 
 
 def _column(name: str, chunk: BatchChunk, counts: Int64Array, partition: int, fields: RecordFields | None) -> pa.Array:

@@ -181,13 +181,18 @@ def decoded_bound(batch: Buffer, header: BatchHeader, limits: Limits, most: int)
 
 
 def record_bytes(batch: Buffer, header: BatchHeader, limits: Limits) -> bytes:
+    """Return `decompressed_records` as bytes, which are faster to decode by Python."""
+    return bytes(decompressed_records(batch, header, limits))
+
+
+def decompressed_records(batch: Buffer, header: BatchHeader, limits: Limits) -> Buffer:
     """Return the decompressed bytes after the head. Raises if they can't hold as many records as the head counts."""
     records = header.records
     if records > limits.batch_records:
         raise LimitExceededError(
             f"the batch has {records} records, more than batch_records allows ({limits.batch_records}); send smaller batches"
         )
-    data = bytes(decompress(header.codec, memoryview(batch)[HEADER_BYTES:], limits.decompressed_batch_bytes))
+    data = decompress(header.codec, memoryview(batch)[HEADER_BYTES:], limits.decompressed_batch_bytes)
     if records * LEAST_RECORD_BYTES > len(data):
         raise CorruptBatchError(f"the batch counts {records} records in {len(data)} bytes, which can't hold them")
     return data

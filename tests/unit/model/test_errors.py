@@ -1,4 +1,4 @@
-"""The tree of errors is one."""
+"""All errors of the server are in one module."""
 
 import pickle
 

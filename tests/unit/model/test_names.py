@@ -1,4 +1,4 @@
-"""The truth table of patterns."""
+"""Legal names, and which topics a pattern matches."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Batches become Arrow columns and back, with no more work than the columns need."""
+"""Batches are decoded to Arrow columns, doing only the work that the columns need, and columns are encoded as batches."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""Batches with another head and the same records, or other records and the same head."""
+"""The head of a batch is changed without its records, and the records without the head."""
 
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.record import Record

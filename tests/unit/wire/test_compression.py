@@ -1,3 +1,5 @@
+"""Batches are compressed and decompressed within their limits."""
+
 import tracemalloc
 
 import cramjam

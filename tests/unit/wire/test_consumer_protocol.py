@@ -1,4 +1,4 @@
-"""What members of a group tell each other, in Kafka's own format."""
+"""Subscriptions and assignments are encoded in Kafka's own format."""
 
 import pytest
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""Control batches mark the end of transactions."""
+
 import pytest
 
 from tailrace.model.errors import CorruptBatchError

@@ -1,4 +1,4 @@
-"""The walk over records as machine code: made once, found again, and done without where it can't be had."""
+"""The machine code that scans records is compiled once, loaded from then on, and equal to the plain scan."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ RECORDS = b"".join(map(record, range(300)))
 
 @pytest.fixture
 def kept_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A user's cache in which nothing is yet, and a place beside the source that can't be written to."""
+    """Give an empty user's cache, and a folder beside the source that can't be written to."""
     nowhere = tmp_path / "a file, no folder"
     nowhere.touch()
     monkeypatch.setattr(sys, "pycache_prefix", str(nowhere))

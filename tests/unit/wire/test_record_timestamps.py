@@ -17,7 +17,7 @@ from tailrace.wire.varints import encode_varint
 
 BASE_MS = 1_700_000_000_000
 SIZES = [0, 50, 57, 58, 100, 8_000, 8_184, 8_190, 20_000]
-"""Of values: their records have lengths of one, two and three bytes, and of either side of the edges between."""
+"""Sizes of values whose records have lengths of one, two and three bytes, on either side of the boundaries."""
 
 
 def batch_of(

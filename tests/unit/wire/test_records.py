@@ -38,13 +38,13 @@ def unplaced(records: list[Record]) -> list[tuple[object, ...]]:
 
 
 def resealed(batch: bytearray) -> bytearray:
-    """The batch with the checksum that fits what it holds now."""
+    """Return the batch with the checksum of its present bytes."""
     pack_into(">I", batch, 17, crc32c(batch[CHECKED_FROM:]))
     return batch
 
 
 def body_of(*payload: int, records: int = 1) -> bytearray:
-    """A batch with a right checksum around records that are given byte by byte."""
+    """Return a batch with a valid checksum around records that are given byte by byte."""
     batch = encode_batch([Record(None, b"", (), NOW)] * records)
     del batch[HEADER_BYTES:]
     batch += bytes(payload)

@@ -1,4 +1,4 @@
-"""What a routed change looks like in its topic."""
+"""A routed change becomes a record of its topic."""
 
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal

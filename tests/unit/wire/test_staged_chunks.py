@@ -1,4 +1,4 @@
-"""Staged chunks: what goes in comes out, and what is cut off is refused."""
+"""Staged chunks are decoded as they were encoded, and rejected if they are cut off."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Numbers as records have them."""
+"""Varints are encoded and decoded."""
 
 import pytest
 
