@@ -258,7 +258,7 @@ def test_fsck_names_a_row_that_the_log_does_not_know(tables_folder: Path) -> Non
     connection.close()
     ended = tailrace("fsck", tables_folder)
     assert ended.returncode == 1
-    assert "wrong: tables.db, table app.old: the row with id = 117 is not what the log says" in ended.stdout
+    assert "wrong: tables.db, table app.old: the row with id = 117 differs from the log" in ended.stdout
 
 
 def test_fsck_names_a_changed_bit_of_the_tables(tables_folder: Path) -> None:
@@ -271,7 +271,7 @@ def test_fsck_names_a_changed_bit_of_the_tables(tables_folder: Path) -> None:
     ended = tailrace("fsck", tables_folder)
     assert ended.returncode == 1
     assert "wrong: tables.db: a page of the tables' file is not what was written" in ended.stdout
-    assert "the next start makes it again from the log" in ended.stdout
+    assert "the next start rebuilds it from the log" in ended.stdout
 
 
 def test_a_file_of_tables_that_is_missing_does_no_harm(tables_folder: Path) -> None:
@@ -279,7 +279,7 @@ def test_a_file_of_tables_that_is_missing_does_no_harm(tables_folder: Path) -> N
         path.unlink()
     ended = tailrace("fsck", tables_folder)
     assert ended.returncode == 0
-    assert "note: tables.db is missing; the next start makes it again from the log" in ended.stdout
+    assert "note: tables.db is missing; the next start rebuilds it from the log" in ended.stdout
     with ServerProcess(tables_folder) as server:
         answer = httpx.post(f"{server.url}/api/sql", json={"sql": "SELECT count(*), min(body) FROM app.old"})
         assert answer.json()["rows"] == [[290, "again"]]

@@ -1,1 +1,1 @@
-"""Embedded tables: rows in SQLite, every change in the log first."""
+"""Embedded tables: rows in SQLite, with every change in the log first."""

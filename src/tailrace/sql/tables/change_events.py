@@ -1,7 +1,7 @@
-"""Change events: what a change of a row is in the log, made from and turned back into what SQLite keeps.
+"""Change events: encodes changes of rows for the log, and decodes them to rows as SQLite stores them.
 
-The key is the row's primary key as a JSON object; the value says what happened, with the row before and after. The encoder of
-a table is built once, so that an event costs about as much as the bytes in it.
+The key is the primary key of the row as a JSON object; the value says what happened, with the row before and after. The encoder
+of a table is built once, so that an event costs about as much as its bytes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,14 +31,14 @@ _JSON_TYPES: dict[str, Any] = {
     "json": msgspec.Raw,
     "list": msgspec.Raw,
 }
-"""What is not here is text in JSON."""
+"""Other types are strings in JSON."""
 
 _NULL = msgspec.Raw(b"null")
 _READ = ("op", b"read")
 
 
 class ReplayedChange(NamedTuple):
-    """A change read back: the key that it is about, and the row from then on, `None` if there is none."""
+    """A decoded change: the key of the row, and the row after the change, `None` if it was deleted."""
 
     key: StoredRow
     row: StoredRow | None
@@ -54,7 +54,7 @@ class _Change(msgspec.Struct):
 
 
 class TableEvents:
-    """The events of one table."""
+    """Encodes and decodes the events of one table."""
 
     def __init__(self, table: Table, limits: Limits) -> None:
         self.table = table
@@ -77,7 +77,10 @@ class TableEvents:
         return self._key_of(row)
 
     def headers(self, op: ChangeKind, tx: str, *, only_route: RouteId | None = None, skip_routes: str = "") -> bytes:
-        """`only_route` is the one route that the event is for, `skip_routes` those that it is not for, as `,3,7,`."""
+        """Return encoded headers.
+
+        `only_route` is the one route that the event is for, `skip_routes` those that it is not for: `,3,7,`.
+        """
         headers = [("source_table", self.table.name.encode()), ("op", op.encode()), ("tx", tx.encode())]
         if only_route is not None:
             headers.append(("only_route", b"%d" % only_route))
@@ -86,7 +89,7 @@ class TableEvents:
         return encode_headers(tuple(headers))
 
     def encode(self, op: ChangeKind, old: StoredRow | None, new: StoredRow | None, ts: int, tx: str) -> tuple[bytes, bytes]:
-        """Key and value of the event."""
+        """Return the key and value of an event."""
         image = new if new is not None else old
         key = self._encode(self._key(*self._converted(self._key_of(image), self._key_to_json)))  # type: ignore[arg-type]
         value = self._encode(
@@ -104,7 +107,10 @@ class TableEvents:
         return key, value
 
     def encode_rows(self, op: ChangeKind, rows: Sequence[StoredRow], ts: int, tx: str) -> Iterator[tuple[bytes, bytes]]:
-        """The same for rows that are new or read, one after another: what their events have in common is encoded once."""
+        """Yield the keys and values of events for inserted or read rows. What the events share is encoded once.
+
+        Fast path of `encode` for rows without an old image; `tests/unit/sql/tables/test_change_events.py` holds both equal.
+        """
         encode, to_key, key_of, image = self._encode, self._key, self._key_of, self._image
         is_plain = not self._key_to_json
         head = b'{"op":%b,"key":' % encode(op)
@@ -118,7 +124,7 @@ class TableEvents:
             yield key, value
 
     def decode(self, value: bytes | None) -> ReplayedChange:
-        """What an event of the log says about the table."""
+        """Decode the value of an event."""
         try:
             change = self._decode(value or b"")
         except msgspec.MsgspecError as error:
@@ -130,8 +136,9 @@ class TableEvents:
 
     def _too_large(self, value: bytes) -> LimitExceededError:
         return LimitExceededError(
-            f"a change of a row of {self.table.name!r} has {len(value)} bytes as an event, with the row before and after;"
-            f" change_bytes allows {self._change_bytes}"
+            f"the change of a row of table {self.table.name!r} takes {len(value)} bytes, with the row before and after, more"
+            " than"
+            f" change_bytes allows ({self._change_bytes}); store smaller values"
         )
 
     def _image(self, row: StoredRow) -> Any:
@@ -147,12 +154,12 @@ class TableEvents:
 
 
 def is_read(record: Record) -> bool:
-    """Whether an event tells a row for a snapshot, and changes nothing."""
+    """Return whether an event is a row that a snapshot has read, and not a change."""
     return _READ in record.headers
 
 
 def _shape(name: str, columns: Sequence[Column]) -> Any:
-    """A struct with a field for each column, in order. Columns may have names that are none in Python."""
+    """Return a struct with a field for each column, in order. Column names need not be valid names in Python."""
     fields = [(f"f{at}", _JSON_TYPES.get(column.type.kind, str | None)) for at, column in enumerate(columns)]
     return msgspec.defstruct(name, fields, rename={f"f{at}": column.name for at, column in enumerate(columns)})
 

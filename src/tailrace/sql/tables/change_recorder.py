@@ -1,10 +1,10 @@
 """Collects the change events of a group of transactions while their statements run.
 
-SQLite tells the images of each row as it is changed; the events are encoded on the spot, so what is held is what goes into the
-log. An update that changes the key is a delete and an insert.
+SQLite calls a hook with the images of each row that it changes. Events are encoded at once, so only what goes into the log is
+kept in memory. An update that changes the key is a delete and an insert.
 
-While the snapshot of a route runs, a change of a row that it has not come to yet says that it is not for this route: the row
-will be read later, and then as it is by then.
+While the snapshot of a route runs, a change of a row that it has not reached yet is marked as not for this route: the row will
+be read later, in its state at that time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ class _Event(NamedTuple):
 
 
 class RecorderSavepoint(NamedTuple):
-    """A state of the recorder to go back to."""
+    """A state of the recorder that `back_to` restores."""
 
     events: int
     size: int
@@ -41,10 +41,10 @@ class RecorderSavepoint(NamedTuple):
 
 class ChangeRecorder:
     def __init__(self, events: Mapping[str, TableEvents], limits: Limits) -> None:
-        """`events` is by the name of the table."""
+        """`events` is keyed by the name of the table."""
         self._by_name = events
         self._limits = limits
-        self._most_bytes = limits.frame_bytes - _FRAME_RESERVE_BYTES
+        self._max_bytes = limits.frame_bytes - _FRAME_RESERVE_BYTES
         self._events: list[_Event] = []
         self._headers: dict[tuple[str, Operation, str], bytes] = {}
         self._order = KeyOrder()
@@ -53,13 +53,13 @@ class ChangeRecorder:
         self._ts = 0
         self.size = 0
         self.refusal: TailraceError | None = None
-        """Why the statement that runs must not go on."""
+        """Why the running statement must stop."""
 
     def __len__(self) -> int:
         return len(self._events)
 
     def begin(self, ts: int, snapshots: Mapping[TableId, Sequence[RouteSnapshot]]) -> None:
-        """A new group. The snapshots are those that run, by table; none of them moves while the group does."""
+        """Start a group. `snapshots` are the running ones, by table; none of them progresses while the group runs."""
         self._events = []
         self._ts = ts
         self._snapshots = snapshots
@@ -67,7 +67,7 @@ class ChangeRecorder:
         self.refusal = None
 
     def transaction(self, tx: str) -> RecorderSavepoint:
-        """What follows belongs to this transaction."""
+        """Start a transaction within the group."""
         self._tx = tx
         self._headers = {}
         self.refusal = None
@@ -78,7 +78,7 @@ class ChangeRecorder:
         self.size = mark.size
 
     def hook(self, update: apsw.PreUpdate) -> None:
-        """Called by SQLite before it changes a row."""
+        """Record a change. SQLite calls it before it changes a row."""
         of = self._by_name.get(update.table_name)
         if of is None or self.refusal is not None:
             return
@@ -96,12 +96,12 @@ class ChangeRecorder:
                     self._add(of, "delete", old, None)
                     self._add(of, "insert", None, new)
         except TailraceError as error:
-            # An error in a hook does not stop SQLite; this does.
+            # An error in a hook does not stop SQLite, but an interrupt does.
             self.refusal = error
             update.connection.interrupt()
 
     def inserted(self, of: TableEvents, rows: Sequence[StoredRow]) -> None:
-        """Rows that are known to go in as they are."""
+        """Record rows that are known to be inserted as they are."""
         if of.table.id not in self._snapshots:
             self._add_rows(of, "insert", rows, self._headers_of(of, "insert"))
             return
@@ -109,20 +109,20 @@ class ChangeRecorder:
             self._add_rows(of, "insert", (row,), self._headers_of(of, "insert", self._skipped(of, row)))
 
     def read(self, of: TableEvents, rows: Sequence[StoredRow], route: RouteId | None) -> None:
-        """Rows that a snapshot tells its route, or a checkpoint whoever needs it."""
+        """Record rows that a snapshot has read for its route, or that a checkpoint has read."""
         self._add_rows(of, "read", rows, of.headers("read", self._tx, only_route=route))
 
     def close(self) -> None:
         self._order.close()
 
     def batches(self) -> list[ChangeBatch]:
-        """The events in order, in as few batches as that allows."""
+        """Return the events in order, in as few batches as possible."""
         return [
             ChangeBatch(of.table, fast_encode_batch(records, self._ts), len(records), self._ts) for of, records in self._runs()
         ]
 
     def _runs(self) -> Iterator[tuple[TableEvents, list[tuple[bytes, bytes, bytes]]]]:
-        """Neighbours of one table, up to the size of a batch."""
+        """Yield runs of consecutive events of one table, up to the size of a batch."""
         limits = self._limits
         run: list[tuple[bytes, bytes, bytes]] = []
         last: TableEvents | None = None
@@ -144,7 +144,7 @@ class ChangeRecorder:
         add = self._events.append
         for key, value in of.encode_rows(op, rows, self._ts, self._tx):
             self.size += len(key) + len(value) + fixed
-            if self.size > self._most_bytes:
+            if self.size > self._max_bytes:
                 raise self._too_much()
             add(_Event(of, (key, value, headers)))
 
@@ -152,7 +152,7 @@ class ChangeRecorder:
         key, value = of.encode(op, old, new, self._ts, self._tx)
         headers = self._headers_of(of, op, self._skipped(of, new if new is not None else old))
         self.size += len(key) + len(value) + len(headers) + _RECORD_OVERHEAD_BYTES
-        if self.size > self._most_bytes:
+        if self.size > self._max_bytes:
             raise self._too_much()
         self._events.append(_Event(of, (key, value, headers)))
 
@@ -164,7 +164,7 @@ class ChangeRecorder:
         return headers
 
     def _skipped(self, of: TableEvents, row: StoredRow | None) -> str:
-        """The routes whose snapshots have not come to this row yet."""
+        """Return the routes whose snapshots have not reached this row yet."""
         running = self._snapshots.get(of.table.id)
         if running is None or row is None:
             return ""
@@ -178,13 +178,17 @@ class ChangeRecorder:
 
     def _too_much(self) -> LimitExceededError:
         return LimitExceededError(
-            f"the changes of the transaction take more than {self._most_bytes} bytes, as much as a commit can hold"
+            f"the changes of the transaction take more than {self._max_bytes} bytes, the most that a commit can hold"
             " (frame_bytes); change fewer rows at a time"
         )
 
 
 class KeyOrder:
-    """For one thread."""
+    """Compares primary keys in the order in which a table stores its rows. Used by one thread.
+
+    SQLite compares them, on a connection of its own: a hook that runs inside a statement must not use that statement's
+    connection.
+    """
 
     def __init__(self) -> None:
         self._connection = apsw.Connection(":memory:")

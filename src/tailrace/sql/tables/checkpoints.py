@@ -1,8 +1,8 @@
-"""Takes checkpoints of tables: reads their rows in the order of their keys and has them put into the log, some at a time.
+"""Takes checkpoints of tables: reads their rows in key order and appends them to the log, some at a time.
 
-It has a connection of its own, and reads what is committed at the time, so it holds up nobody: writers go on, and what they
-change behind the offset that the checkpoint began with is applied on top of it. `broker.tables.checkpoints` says when one is
-due, and what is in the log.
+It has a connection of its own and reads what is committed at the time, so writers are not blocked. What they change after the
+offset at which the checkpoint started is applied on top of it. `broker.tables.checkpoints` decides when a checkpoint is due and
+knows what is in the log.
 """
 
 import asyncio
@@ -24,18 +24,18 @@ from tailrace.model.table import Table, TableCheckpoint, checkpoint_partition
 from tailrace.sql.tables.change_recorder import ChangeRecorder
 from tailrace.sql.tables.database import abandon, open_reader
 from tailrace.sql.tables.decimals import register_decimals
-from tailrace.sql.tables.rows import TableRows, can_be_made_again
+from tailrace.sql.tables.rows import TableRows, can_be_rebuilt
 from tailrace.sql.tables.table_catalog import TableCatalog
 from tailrace.sql.tables.table_file import TableFile, check_sealed, is_damage
 
 _log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_SECONDS = 0.05
-_LONGEST_PAUSE_SECONDS = 10.0
+_MAX_PAUSE_SECONDS = 10.0
 
 
 class _CheckpointPart(NamedTuple):
-    """Rows as they go into the log, and how far the checkpoint is with them."""
+    """Rows as they are appended to the log, and the progress of the checkpoint with them."""
 
     moved: TableCheckpoint
     appends: Sequence[Append]
@@ -43,7 +43,7 @@ class _CheckpointPart(NamedTuple):
 
 
 class CheckpointTask:
-    """Lives on the event loop; rows are read and encoded in a thread."""
+    """Runs on the event loop; rows are read and encoded in a thread."""
 
     def __init__(
         self,
@@ -60,18 +60,18 @@ class CheckpointTask:
         self._checkpoints = changes.checkpoints
         self._limits = limits
         self._why_not = why_not
-        """Why nobody may read tables, while nobody may."""
+        """Returns the error for readers while the tables are behind the log; otherwise `None`."""
         self._on_damage = on_damage
         self._thread = ThreadPoolExecutor(1, "tailrace-checkpoint")
         self._connection: apsw.Connection | None = None
         self._generation = -1
         self._task: asyncio.Task[None] | None = None
-        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS)
 
     def start(self) -> None:
-        """Finish those that an earlier run of the server has left, and take one of each table that only the file has."""
+        """Continue the checkpoints that an earlier run left unfinished, and take one of each table that only the file has."""
         for of in self._catalog.events.values():
-            if self._checkpoints.unfinished(of.table) is not None or not can_be_made_again(of.table, self._changes):
+            if self._checkpoints.unfinished(of.table) is not None or not can_be_rebuilt(of.table, self._changes):
                 self._checkpoints.want(of.table)
         self._checkpoints.is_served = True
         self._task = asyncio.create_task(self._run(), name="tailrace-checkpoints")
@@ -91,11 +91,11 @@ class CheckpointTask:
             table = await self._checkpoints.next_wanted()
             try:
                 await self._take(table)
-            except Exception as error:  # noqa: BLE001  the top of a worker task; the next attempt may well succeed
+            except Exception as error:  # noqa: BLE001  the top of a background task; the next attempt may succeed
                 if is_damage(error):
                     self._on_damage(error)
                 pause = self._backoff.next_pause()
-                _log.warning("the checkpoint of table %s goes on in %.2f s: %s", table.name, pause, error)
+                _log.warning("The checkpoint of table %s failed and is retried in %.2f s: %s", table.name, pause, error)
                 self._checkpoints.want(table)
                 await asyncio.sleep(pause)
             else:
@@ -120,7 +120,7 @@ class CheckpointTask:
                 stats.checkpoints += 1
                 del stats.checkpoint_rows[table.name]
                 _log.info(
-                    "the log has a checkpoint of table %s: %d rows, %d bytes, to be brought up from offset %d",
+                    "The log has a checkpoint of table %s: %d rows, %d bytes, followed by the changes from offset %d.",
                     table.name,
                     moved.rows,
                     moved.bytes,
@@ -129,7 +129,7 @@ class CheckpointTask:
                 return
 
     def _read(self, table: Table, before: TableCheckpoint | None) -> _CheckpointPart | None:
-        """The next rows; `None` if there is no such table any more."""
+        """Return the next rows, or `None` if the table no longer exists."""
         rows = TableRows(self._connected())
         offset = rows.offsets().get(table.id)
         of = self._catalog.events.get(table.name)
@@ -159,7 +159,7 @@ class CheckpointTask:
         return _CheckpointPart(moved, appends, is_done)
 
     def _connected(self) -> apsw.Connection:
-        """A connection to the file that is in its place now."""
+        """Return a connection to the current file."""
         with self._file.lock:
             if self._connection is None or self._generation != self._file.generation:
                 if self._connection is not None:

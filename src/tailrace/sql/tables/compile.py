@@ -1,4 +1,7 @@
-"""From statements to programs that SQLite can run."""
+"""Compiles statements to programs that SQLite can run.
+
+An INSERT of plain values becomes rows for one prepared statement; everything else is computed by SQLite.
+"""
 
 from collections.abc import Sequence
 
@@ -17,7 +20,7 @@ from tailrace.sql.tables.values import StoredValue
 
 
 def program_of(statement: Write | Query, find: FindTable, types: dict[str, ColumnType]) -> Program:
-    """Make a statement ready to run. `types` learns the types that it casts to."""
+    """Compile a statement. The types that it casts to are added to `types`."""
     tree = with_column_names(statement.tree)
     if isinstance(statement, Query):
         translation = Translation(tree, find, types)
@@ -30,7 +33,7 @@ def program_of(statement: Write | Query, find: FindTable, types: dict[str, Colum
             return _update(tree, find, types)
         case exp.Delete():
             return _delete(tree, find, types)
-    raise UnsupportedSqlError(f"{type(tree).__name__} is not a statement that writes to a table")
+    raise UnsupportedSqlError(f"{type(tree).__name__} can't write to a table; use INSERT, UPDATE or DELETE")
 
 
 def _update(tree: exp.Update, find: FindTable, types: dict[str, ColumnType]) -> Program:
@@ -46,7 +49,7 @@ def _update(tree: exp.Update, find: FindTable, types: dict[str, ColumnType]) -> 
 
 def _delete(tree: exp.Delete, find: FindTable, types: dict[str, ColumnType]) -> Program:
     if tree.args.get("using") or tree.args.get("tables"):
-        raise UnsupportedSqlError("DELETE takes rows of one table; name others in a subquery of its WHERE")
+        raise UnsupportedSqlError("DELETE can name one table only; use others in a subquery of its WHERE")
     table = target_table(tree.this, find)
     translation = Translation(tree, find, types)
     returning = prepare_returning(tree, table, translation)
@@ -59,7 +62,10 @@ _CONSTANTS = (exp.Literal, exp.Boolean, exp.Null, exp.HexString)
 
 def insert_program(tree: exp.Insert, find: FindTable, types: dict[str, ColumnType]) -> Program:
     if tree.args.get("alternative") or tree.args.get("ignore") or tree.args.get("overwrite"):
-        raise UnsupportedSqlError("write INSERT INTO ... ON CONFLICT DO NOTHING or DO UPDATE", *(position_of(tree) or ()))
+        raise UnsupportedSqlError(
+            "this form of INSERT is not supported; write INSERT INTO ... ON CONFLICT DO NOTHING or DO UPDATE",
+            *(position_of(tree) or ()),
+        )
     schema = tree.this
     target = schema.this if isinstance(schema, exp.Schema) else schema
     named = schema.expressions if isinstance(schema, exp.Schema) else []
@@ -70,7 +76,7 @@ def insert_program(tree: exp.Insert, find: FindTable, types: dict[str, ColumnTyp
     rows = _plain_rows(source, table, columns, bool(tree.args.get("default")))
     if rows is None:
         return _insert_source(tree, target, table, columns, find, types)
-    # Values stay out of the translation: they are bound, one row at a time.
+    # Values are not translated: they are bound, one row at a time.
     places = exp.Tuple(expressions=[exp.var(f"?{number}") for number in range(1, len(table.columns) + 1)])
     tree.set("expression", exp.Values(expressions=[places]))
     tree.set("default", False)
@@ -87,7 +93,7 @@ def insert_program(tree: exp.Insert, find: FindTable, types: dict[str, ColumnTyp
 def _plain_rows(
     source: exp.Expr | None, table: Table, columns: Sequence[Column], is_default: bool
 ) -> list[list[InsertCell]] | None:
-    """The rows of VALUES by the table's columns, if each value is a constant or a parameter."""
+    """Return the rows of VALUES in the order of the table's columns, or `None` if a value is not a constant or a parameter."""
     if is_default:
         tuples: list[Sequence[exp.Expr]] = [()]
         columns = ()
@@ -100,7 +106,8 @@ def _plain_rows(
     for number, values in enumerate(tuples, start=1):
         if len(values) != len(columns):
             raise SqlError(
-                f"row {number} has {counted(len(values), 'value')} for {counted(len(columns), 'column')}", *_first_place(values)
+                f"row {number} has {counted(len(values), 'value')}, but the INSERT has {counted(len(columns), 'column')}",
+                *_first_position(values),
             )
         cells = {column.name: _cell(value, column, defaults) for column, value in zip(columns, values, strict=True)}
         if any(cell is None for cell in cells.values()):
@@ -128,13 +135,15 @@ def _default(column: Column, defaults: dict[str, InsertCell]) -> InsertCell:
 def _insert_source(
     tree: exp.Insert, target: exp.Expr, table: Table, columns: Sequence[Column], find: FindTable, types: dict[str, ColumnType]
 ) -> Program:
-    """INSERT ... SELECT, and VALUES that have to be computed."""
+    """Compile INSERT ... SELECT, and VALUES that SQLite has to compute."""
     source = tree.args["expression"]
     if not isinstance(source, (exp.Query, exp.Values)):
-        raise UnsupportedSqlError("INSERT takes VALUES or a SELECT", *(position_of(tree) or ()))
+        raise UnsupportedSqlError("INSERT needs VALUES or a SELECT", *(position_of(tree) or ()))
     width = len(source.selects) if isinstance(source, exp.Query) and not any(item.is_star for item in source.selects) else None
     if width is not None and width != len(columns):
-        raise SqlError(f"the query gives {counted(width, 'column')} for {len(columns)}", *(position_of(source) or ()))
+        raise SqlError(
+            f"the query returns {counted(width, 'column')}, but the INSERT has {len(columns)}", *(position_of(source) or ())
+        )
     _refuse_default_words(source)
     translation = Translation(tree, find, types)
     names = [exp.to_identifier(f"c{at}", quoted=True) for at in range(len(columns))]
@@ -148,7 +157,7 @@ def _insert_source(
     new = translation.rewrite()
     alias = exp.TableAlias(this=exp.to_identifier("source", quoted=True), columns=names)
     cte = exp.CTE(this=new.args["expression"], alias=alias)
-    # A WHERE, because SQLite would take ON CONFLICT for the condition of a join.
+    # The WHERE keeps SQLite from parsing ON CONFLICT as the condition of a join.
     select = exp.select(*stored).from_(exp.to_identifier("source", quoted=True)).where(exp.true())
     select.set("with_", exp.With(expressions=[cte]))
     new.set("expression", select)
@@ -167,7 +176,7 @@ def _prepare_conflict(conflict: exp.Expr | None, table: Table) -> None:
         return
     if conflict.args.get("constraint"):
         raise UnsupportedSqlError(
-            "name the columns of the key in ON CONFLICT, not a constraint", *(position_of(conflict) or ())
+            "ON CONFLICT can't name a constraint; name the columns of the key", *(position_of(conflict) or ())
         )
     keys = conflict.args.get("conflict_keys") or []
     columns = columns_named(table, [_unordered(key) for key in keys]) if keys else []
@@ -193,10 +202,12 @@ def _literal(kept: StoredValue) -> exp.Expr:
 def _refuse_default_words(source: exp.Expr) -> None:
     for word in source.find_all(exp.Var):
         if word.name.upper() == "DEFAULT":
-            raise UnsupportedSqlError("DEFAULT stands only beside constants and parameters", *(position_of(word) or ()))
+            raise UnsupportedSqlError(
+                "DEFAULT can only be used in rows of constants and parameters", *(position_of(word) or ())
+            )
 
 
-def _first_place(values: Sequence[exp.Expr]) -> tuple[int, int] | tuple[()]:
+def _first_position(values: Sequence[exp.Expr]) -> tuple[int, int] | tuple[()]:
     return (position_of(values[0]) if values else None) or ()
 
 
@@ -209,7 +220,7 @@ def target_table(target: exp.Expr, find: FindTable) -> Table:
 
 
 def columns_named(table: Table, named: Sequence[exp.Expr]) -> Sequence[Column]:
-    """Columns by their names, in whatever case; all of them if no name is given."""
+    """Return columns by their names, in any case; all of them if there are no names."""
     if not named:
         return table.columns
     by_name = {column.name.lower(): column for column in table.columns}
@@ -219,21 +230,21 @@ def columns_named(table: Table, named: Sequence[exp.Expr]) -> Sequence[Column]:
         column = by_name.get(name.lower())
         if column is None:
             known = ", ".join(column.name for column in table.columns[:20])
-            raise SqlError(f"table {table.name!r} has no column {name!r}; it has {known}", *(position_of(at) or ()))
+            raise SqlError(f"table {table.name!r} has no column {name!r}; use {known}", *(position_of(at) or ()))
         if column in found:
-            raise SqlError(f"column {name!r} is named twice", *(position_of(at) or ()))
+            raise SqlError(f"column {name!r} is named twice; name it once", *(position_of(at) or ()))
         found.append(column)
     return found
 
 
 def assignments(item: exp.Expr) -> list[exp.Expr]:
-    """Assignments that nothing takes for comparisons; `(a, b) = (1, 2)` is two."""
+    """Return assignments as nodes that are not comparisons; `(a, b) = (1, 2)` is two of them."""
     if isinstance(item, exp.EQ) and isinstance(item.this, exp.Tuple) and isinstance(item.expression, exp.Tuple):
         names, values = item.this.expressions, item.expression.expressions
         if len(names) == len(values):
             return [exp.PropertyEQ(this=name, expression=value) for name, value in zip(names, values, strict=True)]
     if not isinstance(item, exp.EQ) or not isinstance(item.this, exp.Column):
-        raise UnsupportedSqlError("SET takes assignments: column = value", *(position_of(item) or ()))
+        raise UnsupportedSqlError("SET needs assignments of the form column = value", *(position_of(item) or ()))
     return [exp.PropertyEQ(this=item.this, expression=item.expression)]
 
 
@@ -252,7 +263,7 @@ def identifier(column: Column) -> exp.Identifier:
 
 
 def prepare_returning(tree: exp.Expr, table: Table, translation: Translation) -> ReturnedColumns | None:
-    """SQLite gives the row that was written, without the names of tables."""
+    """Return the types of the columns of RETURNING, and remove the names of tables, which SQLite does not accept there."""
     clause = tree.args.get("returning")
     if clause is None:
         return None

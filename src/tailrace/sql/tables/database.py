@@ -1,10 +1,10 @@
-"""The SQLite file of the tables: how connections to it are opened, and what a statement may do there.
+"""Connections to the SQLite file of the tables: how they are opened, what a statement may do, and what its errors mean.
 
-`tables.db` runs in WAL mode with `synchronous = NORMAL`: commits do not sync, and a power cut can take the newest of them away
-but never corrupts the file. The log has those changes; opening applies them again. Pages have checksums: see `table_file`.
+`tables.db` uses WAL mode with `synchronous = NORMAL`: commits do not sync, so a power failure can lose the newest of them but
+never corrupts the file. The log has those changes, and opening applies them again. Pages have checksums; see `table_file`.
 
-Statements are translated from our SQL before they come here, and an authorizer denies whatever that could let through: other
-files, pragmas, extensions, tables of our own. Nothing that a user says reaches SQLite as text.
+Statements are translated before they get here, and an authorizer denies everything that a translation could miss: other files,
+pragmas, extensions, internal tables. No text of a user reaches SQLite.
 """
 
 import logging
@@ -39,11 +39,11 @@ from tailrace.sql.tables.table_file import (
 )
 
 _LOG = "_tailrace.log"
-"""The log that the rows come from."""
+"""The table that names the log from which the rows come."""
 CATALOG = "_tailrace.tables"
-"""Which tables there are, and up to which offset their changes are applied."""
+"""The table that lists the tables and the offsets up to which their changes are applied."""
 RESERVED_NAMES = ("sqlite_", "_tailrace.")
-"""What no table's name begins with: SQLite's own, and ours."""
+"""Prefixes that no table of a user may have: SQLite's own, and that of internal tables."""
 
 _WRITER_CACHE_KIB = 64 * KIB
 _READER_CACHE_KIB = 8 * KIB
@@ -76,7 +76,10 @@ Authorizer = Callable[[int, str | None, str | None, str | None, str | None], int
 
 
 def make_database(file: TableFile, limits: Limits) -> apsw.Connection:
-    """A connection to a new file, to be filled in one transaction and closed; not durable until it is synced as a whole."""
+    """Return a connection to a new file, to be filled in one transaction and closed.
+
+    It is not durable until the file is synced.
+    """
     file.begin_replacing()
     connection = apsw.Connection(str(file.building), vfs=checksum_vfs())
     connection.reserve_bytes("main", CHECKSUM_BYTES)
@@ -94,7 +97,7 @@ def make_database(file: TableFile, limits: Limits) -> apsw.Connection:
 
 
 def open_writer(file: TableFile, limits: Limits) -> apsw.Connection:
-    """The one connection that writes. Raises `DamagedFileError` if the file is not what was written."""
+    """Return the one connection that writes. Raises `DamagedFileError` if the file is not what was written."""
     with file.lock, damage_named():
         connection = apsw.Connection(str(file.path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=checksum_vfs())
         try:
@@ -116,7 +119,7 @@ def open_reader(file: TableFile, limits: Limits) -> apsw.Connection:
     with damage_named():
         connection = apsw.Connection(str(file.path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=checksum_vfs())
         try:
-            # Only the writer touches what is beside the file: there may be another file in its place by then.
+            # Only the writer changes the files beside the file: it may have been replaced when this connection closes.
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.set_busy_timeout(_BUSY_MS)
             connection.pragma("query_only", True)
@@ -130,18 +133,18 @@ def open_reader(file: TableFile, limits: Limits) -> apsw.Connection:
 
 
 def abandon(connection: apsw.Connection) -> None:
-    """Close it and leave the files as they are. Calling it again does nothing."""
+    """Close a connection and leave the files as they are. Calling it again does nothing."""
     with suppress(apsw.ConnectionClosedError):
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.close(True)
 
 
 def allow(names: Collection[str], *, writes: bool) -> Authorizer:
-    """Statements may read these tables, and write to them if `writes`; nothing else. `names` may change."""
+    """Return an authorizer that lets statements read these tables, and with `writes` write to them. `names` may change."""
 
     def authorize(action: int, first: str | None, second: str | None, database: str | None, trigger: str | None) -> int:
         if action == apsw.SQLITE_READ:
-            # A CTE of which no column is read comes as a table that is not there.
+            # A CTE of which no column is read is reported as a table that does not exist.
             is_cte = not second and not (first or "").lower().startswith(RESERVED_NAMES)
             allowed = first in names or first in _TABLE_FUNCTIONS or not first or is_cte
         elif action == apsw.SQLITE_FUNCTION:
@@ -174,7 +177,7 @@ def _configure(connection: apsw.Connection, limits: Limits) -> None:
 
 
 def check_origin(connection: apsw.Connection, file: TableFile) -> None:
-    """Refuse a file of another version or log."""
+    """Raise if the file belongs to another version or log."""
     found = connection.pragma("user_version")
     check_sealed(connection)
     if found != FORMAT:
@@ -187,8 +190,9 @@ def check_log_id(connection: apsw.Connection, file: TableFile) -> None:
     if found != [(file.log_id,)]:
         told = found[0][0] if found else "none"
         raise CorruptionError(
-            f"{file.path} is not of this log, which is {file.log_id}, but of {told}. Bring back the right one, or take it away:"
-            " the rows are made again from the log"
+            f"{file.path} belongs to log {told}, not to this log ({file.log_id}). Restore the right file, or remove this one:"
+            " the"
+            " rows are then rebuilt from the log"
         )
 
 
@@ -201,11 +205,11 @@ _NOT_NULL = re.compile(r"NOT NULL constraint failed: (.*)")
 
 
 def failure_of(error: Exception, limits: Limits) -> TailraceError:
-    """The error of ours for whatever a statement ended with. Errors of our own functions come as they are."""
+    """Return the error that a client gets for an error of a statement. Errors of Tailrace are returned unchanged."""
     if is_damage(error):
         return TablesDamagedError(
-            f"the file of the tables is damaged ({error}) and is made again from the log; nothing was read or written:"
-            " try again after a pause"
+            f"the file of the tables is damaged ({error}) and is being rebuilt from the log; nothing was read or written:"
+            " try again later"
         )
     if isinstance(error, TailraceError):
         return error
@@ -214,28 +218,34 @@ def failure_of(error: Exception, limits: Limits) -> TailraceError:
         case apsw.ConstraintError():
             return _constraint(text)
         case apsw.InterruptError():
-            return QueryLimitError(f"the statement ran longer than query_seconds allows ({limits.query_seconds} s)")
+            return QueryLimitError(
+                f"the statement ran longer than query_seconds allows ({limits.query_seconds} s); read or change fewer rows"
+            )
         case apsw.NoMemError() | MemoryError():
-            return QueryLimitError(f"the statement needs more memory than query_bytes allows ({limits.query_bytes})")
+            return QueryLimitError(
+                f"the statement needs more memory than query_bytes allows ({limits.query_bytes}); read or change fewer rows"
+            )
         case apsw.TooBigError():
-            return LimitExceededError(f"a value is larger than frame_bytes allows ({limits.frame_bytes})")
+            return LimitExceededError(f"a value is larger than frame_bytes allows ({limits.frame_bytes}); store a smaller one")
         case apsw.AuthError() | apsw.SQLError() if "not authorized" in text or "prohibited" in text:
-            return UnsupportedSqlError(f"the statement does what statements may not do: {text}")
+            return UnsupportedSqlError(f"the statement is not allowed: {text}")
         case apsw.FullError():
-            return StorageFullError(f"the disk of the tables has no room: {text}; nothing was written")
+            return StorageFullError(f"the disk of the tables is full: {text}; nothing was written")
         case apsw.IOError() | apsw.CantOpenError():
-            return StorageFailedError(f"the file of the tables can't be used: {text}")
+            return StorageFailedError(
+                f"the file of the tables can't be read or written: {text}; check the disk of the data folder"
+            )
         case RecursionError():
-            return SqlError("the statement is nested too deep; take it apart")
+            return SqlError("the statement is nested too deeply; split it into smaller statements")
         case UnicodeEncodeError():
-            return SqlError("a text is not valid Unicode")
+            return SqlError("a string is not valid Unicode; send it as bytes")
         case apsw.Error():
-            return SqlError(_in_our_words(text))
-    _log.error("a statement met an error that nobody foresaw", exc_info=error)
-    return TailraceError(f"the server met an error of its own, {type(error).__name__}; its log says more")
+            return SqlError(_converted_message(text))
+    _log.error("Unexpected internal error in a statement.", exc_info=error)
+    return TailraceError(f"unexpected internal error, {type(error).__name__}; the log of the server has the details")
 
 
-def _in_our_words(text: str) -> str:
+def _converted_message(text: str) -> str:
     function = _UNKNOWN_FUNCTION.fullmatch(text)
     if function is not None:
         return f"there is no function {function[1].lower()}"
@@ -247,7 +257,7 @@ def _constraint(text: str) -> ConstraintError:
     unique = _UNIQUE.fullmatch(text)
     if unique is not None:
         names = [name.rpartition(".")[2] for name in unique[1].split(", ")]
-        return ConstraintError(f"there is a row with this {', '.join(names)} already; use ON CONFLICT to say what to do then")
+        return ConstraintError(f"a row with this {', '.join(names)} already exists; use ON CONFLICT to say what to do then")
     null = _NOT_NULL.fullmatch(text)
     if null is not None:
         return ConstraintError(f"column {null[1].rpartition('.')[2]!r} can't be null")

@@ -1,7 +1,7 @@
-"""Exact arithmetic for decimal columns, which SQLite keeps as text.
+"""Exact arithmetic for decimal columns, which SQLite stores as text.
 
-The collation `tr_decimal` orders them as numbers; the functions compute with all digits. A quotient has sixteen digits behind
-the point, or as many as its operands if that is more.
+The collation `tr_decimal` orders them as numbers; the functions compute with all digits. A quotient has sixteen digits after
+the decimal point, or as many as its operands if that is more.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ COLLATION = "tr_decimal"
 _QUOTIENT_DIGITS = 16
 
 _Value = Any
-"""What SQLite hands to a function: a number, text, bytes or nothing."""
+"""What SQLite passes to a function: a number, text, bytes or `None`."""
 
 
 def register_decimals(connection: apsw.Connection) -> None:
@@ -49,7 +49,7 @@ def _sortable(text: str) -> Decimal:
     try:
         return Decimal(text)
     except DecimalException:
-        # What is no number can only come from a query; it goes behind all numbers.
+        # Text that is not a number can only come from a query; it is ordered after all numbers.
         return Decimal("Infinity")
 
 
@@ -64,7 +64,7 @@ def _text(number: Decimal) -> str:
     try:
         return store_decimal(number, None, None)
     except InvalidValueError as why:
-        raise SqlError(f"the result does not fit a decimal: {why}") from None
+        raise SqlError(f"the result does not fit into a decimal: {why}") from None
 
 
 def _add(left: _Value, right: _Value) -> str | None:
@@ -117,7 +117,7 @@ def _round(value: _Value, digits: _Value) -> str | None:
 
 
 class _Sum:
-    """`sum` over decimals, as an aggregate and over a window."""
+    """`sum` of decimals, as an aggregate and over a window."""
 
     def __init__(self) -> None:
         self._sum = Decimal(0)

@@ -1,7 +1,7 @@
-"""Checking the file of the tables: every page against its checksum, and every row against what the log says it must be.
+"""Checks the file of the tables: every page against its checksum, and every row against the log.
 
-It works on copies in a temporary folder, because SQLite changes a file that it opens: the file is brought up to the log, as
-the next start would do, and held against one that is made from the log alone.
+It works on copies in a temporary folder, because SQLite changes a file that it opens: the copy is brought up to date with the
+log, as the next start would do, and compared with a file that is built from the log alone.
 """
 
 import shutil
@@ -24,7 +24,7 @@ from tailrace.model.table import Table, TableCheckpoint, changes_partition, chec
 from tailrace.sql.tables.change_events import StoredRow, TableEvents
 from tailrace.sql.tables.database import abandon, open_writer
 from tailrace.sql.tables.decimals import register_decimals
-from tailrace.sql.tables.rows import TableRows, can_be_made_again, rebuild
+from tailrace.sql.tables.rows import TableRows, can_be_rebuilt, rebuild
 from tailrace.sql.tables.schema import rows_sql
 from tailrace.sql.tables.table_file import DamagedFileError, TableFile, check_sealed, is_damage
 from tailrace.sql.tables.values import shown
@@ -32,11 +32,11 @@ from tailrace.wire.records import decode_batch
 
 FILE_NAME = "tables.db"
 
-_REMEDY = "the next start makes it again from the log"
+_REMEDY = "the next start rebuilds it from the log"
 
 
 class StoredLog(Protocol):
-    """The log of a folder that nobody has open."""
+    """The log of a folder that no server has open."""
 
     def get(self, key: bytes) -> bytes | None: ...
     def range(self, prefix: bytes) -> Sequence[tuple[bytes, bytes]]: ...
@@ -47,15 +47,15 @@ class StoredLog(Protocol):
 
 class TablesReport(NamedTuple):
     findings: list[tuple[str, str]]
-    """Where, and what is wrong."""
+    """Where something is wrong, and what."""
     notes: list[str]
     tables: int = 0
     rows: int = 0
-    """Rows that are as the log says."""
+    """The number of rows that agree with the log."""
 
 
 def check_tables(folder: Path, stored: StoredLog, limits: Limits) -> TablesReport:
-    """Check the file in the folder. The log must have been checked and found good."""
+    """Check the file in the folder. The log must have been checked before, without findings."""
     definitions = [msgspec.msgpack.decode(value, type=Table) for _, value in stored.range(keys.TABLES)]
     findings: list[tuple[str, str]] = []
     notes: list[str] = []
@@ -67,9 +67,9 @@ def check_tables(folder: Path, stored: StoredLog, limits: Limits) -> TablesRepor
     log = _OfflineTableLog(stored, limits)
     with TemporaryDirectory(prefix="tailrace-fsck-") as temporary:
         file = _copied(folder, Path(temporary), (stored.get(keys.IDENTITY) or b"").decode())
-        why = file.why_made_again()
-        lost = [of.table.name for of in tables if not can_be_made_again(of.table, log)]
-        remedy = f"bring back a copy of it, for the log lacks changes of {', '.join(lost)}" if lost else _REMEDY
+        why = file.why_rebuild()
+        lost = [of.table.name for of in tables if not can_be_rebuilt(of.table, log)]
+        remedy = f"restore a copy of it, because the log lacks changes of {', '.join(lost)}" if lost else _REMEDY
         if why is not None and lost and not file.path.exists():
             findings.append((FILE_NAME, f"it {why}: {remedy}"))
             return report
@@ -90,7 +90,7 @@ def check_tables(folder: Path, stored: StoredLog, limits: Limits) -> TablesRepor
 
 
 class _OfflineTableLog:
-    """What `rows.Log` asks for, from a log that nobody has open."""
+    """Implements `rows.TableLog` on a log that no server has open."""
 
     def __init__(self, stored: StoredLog, limits: Limits) -> None:
         self._stored = stored
@@ -103,8 +103,8 @@ class _OfflineTableLog:
         start, end = self.bounds(table)
         if not start <= offset <= end:
             raise CorruptionError(
-                f"table {table.name!r} has its changes up to offset {offset}, the log has them from {start} to {end} and no"
-                " checkpoint of the rows: bring back the file that was next to this log"
+                f"table {table.name!r} has its changes up to offset {offset}, but the log has them from {start} to {end} and no"
+                " checkpoint of the rows: restore the file that belongs to this log"
             )
         return self._records(changes_partition(table), offset, end, max_bytes)
 
@@ -139,10 +139,10 @@ def _compare(
     findings: list[tuple[str, str]],
     notes: list[str],
 ) -> int:
-    """Hold the copy of the file against the log; how many rows are right."""
-    known = [of for of in tables if can_be_made_again(of.table, log)]
+    """Compare the copy of the file with the log, and return the number of rows that agree."""
+    known = [of for of in tables if can_be_rebuilt(of.table, log)]
     notes += [
-        f"the rows of table {of.table.name} can't be held against the log, which lacks its oldest changes; a running server"
+        f"the rows of table {of.table.name} can't be compared with the log, which lacks its oldest changes; a running server"
         " takes a checkpoint of them"
         for of in tables
         if of not in known
@@ -169,16 +169,16 @@ def _compare(
 
 def _same_rows(of: TableEvents, found: apsw.Connection, wanted: apsw.Connection, findings: list[tuple[str, str]]) -> int:
     rows = 0
-    for is_, must_be in zip_longest(_rows(of.table, found), _rows(of.table, wanted)):
-        if is_ != must_be:
+    for actual, expected_row in zip_longest(_rows(of.table, found), _rows(of.table, wanted)):
+        if actual != expected_row:
             key = ", ".join(
                 f"{name} = {shown(value)}"
-                for name, value in zip(of.table.primary_key, of.key_of(must_be or is_ or ()), strict=True)
+                for name, value in zip(of.table.primary_key, of.key_of(expected_row or actual or ()), strict=True)
             )
             findings.append(
                 (
                     f"{FILE_NAME}, table {of.table.name}",
-                    f"the row with {key} is not what the log says; remove the file: {_REMEDY}",
+                    f"the row with {key} differs from the log; remove the file: {_REMEDY}",
                 )
             )
             return rows

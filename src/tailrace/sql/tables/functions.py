@@ -1,6 +1,9 @@
-"""The SQL functions that our dialect needs and SQLite lacks or means otherwise.
+"""The SQL functions that the dialect needs and that SQLite lacks or defines differently, and LIKE.
 
-Their names begin with `tr_` where only the translation calls them. What they refuse becomes the error of the statement.
+Names start with `tr_` if only the translation calls the function. An error of a function becomes the error of the statement.
+
+LIKE in SQLite ignores case. It is translated to GLOB, which does not, or computed here if the pattern is not a constant. Both
+take time proportional to text and pattern at most, whatever the pattern.
 """
 
 import random
@@ -20,13 +23,13 @@ from tailrace.sql.tables.timestamps import register_timestamps
 from tailrace.sql.tables.values import InvalidValueError, StoredValue, codec_of, shown, store_date, store_timestamp, stored
 
 ColumnsOf = Mapping[tuple[str, str], Column]
-"""By the names of table and column."""
+"""Columns by the names of table and column."""
 
 
 def register_functions(
     connection: apsw.Connection, columns: ColumnsOf, types: Mapping[str, ColumnType], now_ms: Callable[[], int]
 ) -> None:
-    """Give the connection all functions. `columns` and `types` are looked into at each call, so they may grow."""
+    """Register all functions on a connection. `columns` and `types` are read at each call, so they may grow."""
     register_decimals(connection)
     register_timestamps(connection)
 
@@ -99,7 +102,7 @@ def _decode(value: StoredValue, how: str) -> StoredValue:
             return bytes.fromhex(str(value))
     except ValueError:
         raise SqlError(f"{shown(value)} is not {how}") from None
-    raise SqlError(f"decode knows 'base64' and 'hex', not {shown(how)}")
+    raise SqlError(f"decode does not know the format {shown(how)}; use 'base64' or 'hex'")
 
 
 def _encode(value: StoredValue, how: str) -> StoredValue:
@@ -110,16 +113,17 @@ def _encode(value: StoredValue, how: str) -> StoredValue:
         return b64encode(data).decode()
     if how == "hex":
         return data.hex()
-    raise SqlError(f"encode knows 'base64' and 'hex', not {shown(how)}")
+    raise SqlError(f"encode does not know the format {shown(how)}; use 'base64' or 'hex'")
 
 
 _SPECIAL = "*?["
-_STEPS_AT_A_STRETCH = 1_000_000
-_MOST_STEPS = 1_000_000_000
-"""Characters of a text times those of a piece of the pattern: a few seconds."""
+_STEPS_AT_ONCE = 1_000_000
+_MAX_STEPS = 1_000_000_000
+"""Characters of a text times those of a part of the pattern; this many take a few seconds."""
 
 
 def glob_of_like(pattern: str, escape: str) -> str:
+    """Return the GLOB pattern of a LIKE pattern."""
     parts = []
     for character, is_wild in _characters(pattern, escape):
         if is_wild:
@@ -130,23 +134,29 @@ def glob_of_like(pattern: str, escape: str) -> str:
 
 
 def is_like(text: str, pattern: str, escape: str) -> bool:
-    """Each piece between two `%` is taken where it is found first: if that does not lead to a match, nothing does."""
-    pieces: list[list[str]] = [[]]
+    """Return whether a text matches a LIKE pattern.
+
+    Each part between two `%` is matched where it occurs first: if that does not lead to a match, nothing does.
+    """
+    pattern_parts: list[list[str]] = [[]]
     for character, is_wild in _characters(pattern, escape):
         if is_wild and character == "%":
-            pieces.append([])
+            pattern_parts.append([])
         else:
-            pieces[-1].append("." if is_wild else re.escape(character))
-    if len(text) * max(map(len, pieces)) > _MOST_STEPS:
-        raise SqlError(f"a pattern of {len(pattern)} characters is too long for a text of {len(text)}")
-    first, *others = (_PatternPart(re.compile("".join(piece), re.DOTALL), len(piece)) for piece in pieces)
+            pattern_parts[-1].append("." if is_wild else re.escape(character))
+    if len(text) * max(map(len, pattern_parts)) > _MAX_STEPS:
+        raise SqlError(
+            f"a LIKE pattern of {len(pattern)} characters is too long for a text of {len(text)} characters; use a shorter"
+            " pattern"
+        )
+    first, *others = (_PatternPart(re.compile("".join(part), re.DOTALL), len(part)) for part in pattern_parts)
     if not others:
         return first.expression.fullmatch(text) is not None
     if first.expression.match(text) is None:
         return False
     at = first.width
-    for piece in others[:-1]:
-        found = _end_of_first(piece, text, at)
+    for part in others[:-1]:
+        found = _end_of_first(part, text, at)
         if found is None:
             return False
         at = found
@@ -155,30 +165,30 @@ def is_like(text: str, pattern: str, escape: str) -> bool:
 
 
 class _PatternPart(NamedTuple):
-    """What stands between two `%`, which is always of the same length."""
+    """The part of a pattern between two `%`, which always matches the same number of characters."""
 
     expression: re.Pattern[str]
     width: int
 
 
-def _end_of_first(piece: _PatternPart, text: str, at: int) -> int | None:
-    """Searched in parts, because a search does not let go of the interpreter."""
-    stride = max(1, _STEPS_AT_A_STRETCH // max(1, piece.width))
-    for start in range(at, len(text) - piece.width + 1, stride):
-        found = piece.expression.search(text, start, start + stride + piece.width - 1)
+def _end_of_first(part: _PatternPart, text: str, at: int) -> int | None:
+    """Return the end of the first match. The text is searched in parts, because a search holds the interpreter's lock."""
+    stride = max(1, _STEPS_AT_ONCE // max(1, part.width))
+    for start in range(at, len(text) - part.width + 1, stride):
+        found = part.expression.search(text, start, start + stride + part.width - 1)
         if found is not None:
             return found.end()
     return None
 
 
 def _characters(pattern: str, escape: str) -> Iterator[tuple[str, bool]]:
-    """Each character that the pattern asks for, and whether it is a wild card."""
+    """Yield each character of the pattern, and whether it is a wildcard."""
     characters = iter(pattern)
     for character in characters:
         if character == escape:
             character = next(characters, "")
             if not character:
-                raise SqlError(f"the pattern {pattern!r} ends with its escape character; double it")
+                raise SqlError(f"the LIKE pattern {pattern!r} ends with its escape character; double it")
             yield character, False
         else:
             yield character, character in "%_"

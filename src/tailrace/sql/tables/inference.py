@@ -1,7 +1,7 @@
-"""What type an expression has, as far as that can be told from the tables it names.
+"""Infers the type of an expression from the tables that it names.
 
-SQLite knows five kinds of values, we know more: without this a query could not answer `max(created_at)` as a timestamp or add
-decimals exactly. `None` is "can't tell"; the value then speaks for itself.
+SQLite has five kinds of values, tables have more types: without this a query could not return `max(created_at)` as a timestamp
+or add decimals exactly. `None` means that the type is unknown; it is then derived from the value.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ _FIXED: tuple[tuple[tuple[type[Any], ...], ColumnType], ...] = (
     ((exp.Uuid,), UUID),
     ((exp.HexString,), BYTES),
 )
-_LIKE_THEIR_FIRST = (
+_TYPE_OF_FIRST_OPERAND = (
     exp.Paren,
     exp.Alias,
     exp.Neg,
@@ -63,16 +63,16 @@ _LIKE_THEIR_FIRST = (
 
 
 class Inference:
-    """Types of the expressions of one statement."""
+    """Infers the types of the expressions of one statement."""
 
     def __init__(self, tree: exp.Expr, tables: Mapping[str, Table]) -> None:
-        """`tables` is by every name that a column may carry in front: aliases, bare and full names."""
+        """`tables` is keyed by every qualifier that a column may have: aliases, bare and full names."""
         self._tables = tables
         self._aliased: dict[str, list[exp.Expr]] = {}
         for alias in tree.find_all(exp.Alias):
             self._aliased.setdefault(alias.alias.lower(), []).append(alias.this)
         self._known: dict[int, tuple[exp.Expr, ColumnType | None]] = {}
-        """By identity; the node is held so that no other gets its address."""
+        """By the identity of nodes, which are kept so that no other node gets the same address."""
         self._asked: set[int] = set()
 
     def __call__(self, node: exp.Expr | None) -> ColumnType | None:
@@ -85,7 +85,7 @@ class Inference:
         return self._known[id(node)][1]
 
     def remember(self, node: exp.Expr, type_: ColumnType | None) -> None:
-        """A node that took the place of one of this type."""
+        """Set the type of a node that replaces one of this type."""
         self._known[id(node)] = node, type_
 
     def _infer(self, node: exp.Expr) -> ColumnType | None:
@@ -95,7 +95,7 @@ class Inference:
             return None if node.is_string else BIGINT if node.is_int else DOUBLE
         if isinstance(node, exp.Cast):
             return type_of_cast(node.to)
-        if isinstance(node, _LIKE_THEIR_FIRST):
+        if isinstance(node, _TYPE_OF_FIRST_OPERAND):
             return self(node.this if isinstance(node.this, exp.Expr) else (node.expressions or [None])[0])
         if isinstance(node, exp.Coalesce):
             return self._common((node.this, *node.expressions))
@@ -155,7 +155,7 @@ class Inference:
 
 
 def type_in(table: Table, name: str) -> ColumnType | None:
-    """The type of a column, whatever the case of its name."""
+    """Return the type of a column; the case of its name does not matter."""
     return next((column.type for column in table.columns if column.name.lower() == name), None)
 
 
@@ -183,7 +183,7 @@ _CASTS: dict[str, ColumnType] = {
 
 
 def type_of_cast(to: exp.Expr) -> ColumnType | None:
-    """What `CAST(... AS to)` gives; `None` for a type that we don't have."""
+    """Return the type of `CAST(... AS to)`, or `None` for a type that tables don't have."""
     name = to.this.name if isinstance(to, exp.DataType) else ""
     if name == "ARRAY":
         element = type_of_cast(to.expressions[0]) if to.expressions else None
@@ -199,4 +199,4 @@ def type_of_cast(to: exp.Expr) -> ColumnType | None:
 
 
 FindTable = Callable[[str], Table | None]
-"""The table of a name, if there is one."""
+"""Returns the table of a name, if there is one."""

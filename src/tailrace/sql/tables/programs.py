@@ -1,7 +1,8 @@
-"""Statements as SQLite can run them, as values. `compile` makes them once for each text, and they are run many times.
+"""Programs, the compiled form of statements, and how they run on a connection within limits of time, rows and memory.
 
-An INSERT of plain values is rows for one prepared statement, checked and brought to their form column by column here.
-Everything else is one statement of SQLite's, in which each value that is written passes through `tr_store`.
+`compile` creates a program once for each text, and it runs many times. An INSERT of plain values is rows for one prepared
+statement, checked and converted column by column here. Everything else is one statement of SQLite, in which each value that is
+written passes through `tr_store`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,29 +23,30 @@ from tailrace.sql.tables.values import StoredValue, bound, codec_of, stored_colu
 
 
 class InsertCell(NamedTuple):
-    """Where a value of an INSERT comes from."""
+    """The source of a value of an INSERT: a parameter or a constant."""
 
     parameter: str | None = None
     value: object = None
     is_stored: bool = False
-    """Whether the value is in its form already."""
+    """Whether the value is already in its stored form."""
 
 
 class InsertRows(NamedTuple):
-    """Rows for one prepared statement."""
+    """An INSERT of plain values: rows for one prepared statement."""
 
     table: Table
     rows: Sequence[Sequence[InsertCell]]
     sql: str
     parameters: Sequence[str]
-    """Of the clauses after the rows; they are bound after a row's cells."""
+    """The parameters of the clauses after the rows, bound after the cells of a row."""
     is_plain: bool
-    """Whether each row goes in as it is or the statement fails, so that the change is known without looking."""
+    """Whether each row is inserted as it is or the statement fails, so that the changes are known without the hook of SQLite.
+    """
     returning: "ReturnedColumns | None"
 
 
 class SqliteStatement(NamedTuple):
-    """One statement of SQLite's."""
+    """One statement of SQLite."""
 
     sql: str
     parameters: Sequence[str]
@@ -52,7 +54,7 @@ class SqliteStatement(NamedTuple):
 
 
 class ReturnedColumns(NamedTuple):
-    """What comes back: types by column, as far as they are known."""
+    """The types of the returned columns, as far as they are known."""
 
     types: Sequence[ColumnType | None] | None
 
@@ -61,11 +63,11 @@ Program = InsertRows | SqliteStatement
 
 
 class CompiledStatement(NamedTuple):
-    """A program that was made in another process, and what it was made for."""
+    """A program that was compiled in the parser process, with what it depends on."""
 
     program: Program
     tables: Sequence[Table]
-    """As they were then. With others under the same names it must not be run."""
+    """The tables at that time. If others have their names now, the program must not run."""
     types: Mapping[str, ColumnType]
     """The types that it casts to, by name."""
 
@@ -73,7 +75,7 @@ class CompiledStatement(NamedTuple):
 def rows_to_store(
     program: InsertRows, given: Sequence[Mapping[str, object]] | Sequence[Sequence[object]]
 ) -> list[tuple[StoredValue, ...]]:
-    """The rows in the form in which they are kept, once for each set of parameters."""
+    """Return the rows in their stored form, once for each set of parameters."""
     columns = []
     by_position = not given or not isinstance(given[0], Mapping)
     for at, column in enumerate(program.table.columns):
@@ -85,8 +87,8 @@ def rows_to_store(
             if name is None:
                 values += [value] * len(given)
             elif by_position:
-                place = int(name) - 1
-                values += [parameters[place] for parameters in given]  # type: ignore[index]
+                index = int(name) - 1
+                values += [parameters[index] for parameters in given]  # type: ignore[index]
             else:
                 values += [parameters[name] for parameters in given]  # type: ignore[call-overload]
         columns.append(values if is_stored else stored_column(values, column))
@@ -96,13 +98,13 @@ def rows_to_store(
 _CHECK_EVERY_STEPS = 20_000
 _FETCH_ROWS = 1000
 _PART_BYTES = MIB
-_AS_KEPT = frozenset(("smallint", "integer", "bigint", "double", "text", "bytes"))
+_STORED_UNCHANGED = frozenset(("smallint", "integer", "bigint", "double", "text", "bytes"))
 _WHOLE = frozenset(("smallint", "integer", "bigint"))
 _BY_VALUE: dict[type, ColumnKind] = {int: "bigint", float: "double", str: "text", bytes: "bytes"}
 
 
 class SqliteColumn(NamedTuple):
-    """A column of a query as SQLite knows it."""
+    """A result column as SQLite describes it."""
 
     name: str
     table: str | None
@@ -110,11 +112,11 @@ class SqliteColumn(NamedTuple):
 
 
 class TimeSlice(NamedTuple):
-    """How long a statement may run while others wait for it."""
+    """How long a statement may run while others wait."""
 
     seconds: float
-    is_awaited: Callable[[], bool]
-    """Whether others wait."""
+    has_waiting: Callable[[], bool]
+    """Returns whether others wait."""
 
 
 def _never() -> bool:
@@ -125,7 +127,7 @@ _NO_TIME_SLICE = TimeSlice(0.0, _never)
 
 
 class StatementGuard:
-    """Stops a statement that takes too long or too much. One for each connection."""
+    """Stops a statement that takes too long or too much memory. There is one for each connection."""
 
     def __init__(self, connection: apsw.Connection, clock: Clock, limits: Limits) -> None:
         self._clock = clock
@@ -133,38 +135,38 @@ class StatementGuard:
         self._deadline: float | None = None
         self._memory = 0
         self._is_cancelled = _never
-        self._turn = _NO_TIME_SLICE
-        self._turn_ends = 0.0
+        self._time_slice = _NO_TIME_SLICE
+        self._slice_ends_at = 0.0
         self._now_ms = 0
         self.refusal: QueryLimitError | None = None
         self.was_preempted = False
-        """Whether the statement was stopped only because its turn was over."""
+        """Whether the statement was stopped only because its time slice was over."""
         connection.set_progress_handler(self._must_stop, _CHECK_EVERY_STEPS)
 
-    def start(self, is_cancelled: Callable[[], bool] = _never, turn: TimeSlice = _NO_TIME_SLICE) -> None:
+    def start(self, is_cancelled: Callable[[], bool] = _never, time_slice: TimeSlice = _NO_TIME_SLICE) -> None:
         self.refusal = None
         self.was_preempted = False
         self._is_cancelled = is_cancelled
         self._now_ms = self._clock.now_ms()
         now = self._clock.monotonic()
         self._deadline = now + self._limits.query_seconds
-        self._turn = turn
-        self._turn_ends = now + turn.seconds
+        self._time_slice = time_slice
+        self._slice_ends_at = now + time_slice.seconds
         self._memory = apsw.memory_used() + self._limits.query_bytes
 
     def begin_part(self) -> None:
-        """The statement has handed over some of its rows, and has as long again for more."""
+        """Restart the time limit after a part of the rows was sent."""
         self._deadline = self._clock.monotonic() + self._limits.query_seconds
 
     def now_ms(self) -> int:
-        """What `now()` is, from the start of a transaction to its end."""
+        """Return the value of `now()`, which does not change during a transaction."""
         return self._now_ms
 
     def stop(self) -> None:
         self._deadline = None
 
     def check(self) -> None:
-        """Between two rows."""
+        """Raise if the statement must stop. Called between rows."""
         if self._must_stop() and self.refusal is not None:
             raise self.refusal
 
@@ -175,19 +177,21 @@ class StatementGuard:
         now = self._clock.monotonic()
         if self._is_cancelled():
             self.refusal = QueryLimitError("the query was cancelled")
-        elif now > self._turn_ends and self._turn.is_awaited():
+        elif now > self._slice_ends_at and self._time_slice.has_waiting():
             self.was_preempted = True
             self.refusal = QueryLimitError(
-                f"the statement held up other writers, each time for longer than write_turn_ms allows ({limits.write_turn_ms}"
-                " ms), and nothing of it was written; change fewer rows at a time, and work out what takes long by a SELECT"
+                f"the statement blocked other writers for longer than write_turn_ms allows ({limits.write_turn_ms} ms) each"
+                " time it"
+                " was tried, and nothing of it was written; change fewer rows at a time, and compute what takes long by a"
+                " SELECT"
             )
         elif now > self._deadline:
             self.refusal = QueryLimitError(
-                f"the statement ran longer than query_seconds allows ({limits.query_seconds} s); ask for less at a time"
+                f"the statement ran longer than query_seconds allows ({limits.query_seconds} s); read or change fewer rows"
             )
         elif apsw.memory_used() > self._memory:
             self.refusal = QueryLimitError(
-                f"the statement needs more memory than query_bytes allows ({limits.query_bytes}); ask for less at a time"
+                f"the statement needs more memory than query_bytes allows ({limits.query_bytes}); read or change fewer rows"
             )
         return self.refusal is not None
 
@@ -201,7 +205,7 @@ class FetchedRows(NamedTuple):
 def fetch(
     connection: apsw.Connection, guard: StatementGuard, sql: str, values: Sequence[StoredValue], limits: Limits, most: int
 ) -> FetchedRows:
-    """All rows of a query, or as many as it may answer."""
+    """Return the rows of a query, at most `most` of them."""
     columns: list[SqliteColumn] = []
 
     def describe(cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
@@ -220,7 +224,8 @@ def fetch(
             size += 64 + sum(len(cell) for cell in row if isinstance(cell, (str, bytes)))
             if size > limits.query_bytes:
                 raise QueryLimitError(
-                    f"the first {len(rows)} rows take more than query_bytes ({limits.query_bytes}); ask for less at a time"
+                    f"the first {len(rows)} rows take more than query_bytes allows ({limits.query_bytes}); read fewer rows or"
+                    " columns"
                 )
             if len(rows) % _FETCH_ROWS == 0:
                 guard.check()
@@ -232,7 +237,7 @@ def fetch(
 def fetch_in_parts(
     connection: apsw.Connection, guard: StatementGuard, sql: str, values: Sequence[StoredValue], limits: Limits
 ) -> Iterator[FetchedRows]:
-    """All rows of a query, however many, some at a time; at least one part, which says what the columns are."""
+    """Yield all rows of a query in parts, however many; at least one part, which has the columns."""
     columns: list[SqliteColumn] = []
 
     def describe(cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
@@ -259,7 +264,7 @@ def fetch_in_parts(
 
 
 def result_of(fetched: FetchedRows, types: Sequence[ColumnType | None] | None, find: FindTable) -> Result:
-    """Rows of our values."""
+    """Return the result with values of the column types."""
     columns = []
     cells: list[Sequence[object]] = []
     for at, (name, table_name, column_name) in enumerate(fetched.columns):
@@ -278,17 +283,17 @@ def result_of(fetched: FetchedRows, types: Sequence[ColumnType | None] | None, f
 
 
 def _loaded(type_: ColumnType, kept: Sequence[StoredValue]) -> Sequence[object]:
-    if type_.kind in _AS_KEPT:
+    if type_.kind in _STORED_UNCHANGED:
         return kept
     load = codec_of(type_).load
     return [None if cell is None else load(cell) for cell in kept]
 
 
 def _as_inferred(type_: ColumnType | None, kept: Sequence[StoredValue]) -> tuple[ColumnType, Sequence[object]]:
-    """Values of the type that an expression seems to have, unless they say otherwise."""
+    """Return values in the inferred type, or in the type of the first value if they do not fit it."""
     first = next((cell for cell in kept if cell is not None), None)
     seen = ColumnType(_BY_VALUE.get(type(first), "text"))
-    if type_ is None or (type_.kind in _AS_KEPT and first is not None and seen.kind != type_.kind):
+    if type_ is None or (type_.kind in _STORED_UNCHANGED and first is not None and seen.kind != type_.kind):
         is_whole = type_ is not None and type_.kind in _WHOLE and seen.kind == "bigint"
         return (type_ if is_whole and type_ is not None else seen), kept
     try:
@@ -298,17 +303,17 @@ def _as_inferred(type_: ColumnType | None, kept: Sequence[StoredValue]) -> tuple
 
 
 def values_for(names: Sequence[str], given: Parameters) -> tuple[StoredValue, ...]:
-    """The parameters of a statement in the order in which SQLite numbers them."""
+    """Return the parameters of a statement in the order of SQLite's numbers."""
     return tuple(bound(value_for(name, given)) for name in names)
 
 
 def value_for(name: str, given: Parameters) -> object:
     if isinstance(given, Mapping):
         if name not in given:
-            raise SqlError(f"the parameter :{name} has no value")
+            raise SqlError(f"the request has no value for :{name}; add it to the parameters")
         return given[name]
     if not name.isdigit():
-        raise SqlError(f"the parameter :{name} has a name; give parameters as an object with their names")
+        raise SqlError(f"the parameter :{name} has a name; send the values as an object")
     if int(name) > len(given):
-        raise SqlError(f"the statement has a parameter number {name} and was given {counted(len(given), 'value')}")
+        raise SqlError(f"the statement has a parameter number {name}, but the request has {counted(len(given), 'value')}")
     return given[int(name) - 1]

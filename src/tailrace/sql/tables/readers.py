@@ -1,7 +1,7 @@
-"""Queries of tables: a few threads with a connection each, which see what is committed and hold up nobody.
+"""Runs queries of tables in a few threads with a connection each, which see what is committed and block nobody.
 
-A query can be cancelled at any time, and stops by itself at the limits of time, memory and rows. Short ones do not wait for
-long ones (`sql/query_scheduler.py`).
+A query can be cancelled at any time, and stops at the limits of time, memory and rows. Short queries do not wait for long ones
+(`sql/query_scheduler.py`).
 """
 
 import asyncio
@@ -40,15 +40,15 @@ class TableReaders:
         self._scheduler = QueryScheduler(limits)
         self._threads = ThreadPoolExecutor(2 * limits.query_threads, "tailrace-query")
         self._streaming = ThreadPoolExecutor(limits.streamed_answers, "tailrace-stream")
-        """Of their own: they wait for their clients, and others must not wait for that."""
+        """Threads for streams only, because they wait for their clients and would block other queries."""
         self._stream_slots = StreamSlots(limits)
         self._free: list[_Reader] = []
         self._running: set[_Work] = set()
-        """Queries in a thread."""
+        """The queries that run in a thread."""
         self._is_closed = False
 
     async def run(self, query: Query, params: Parameters, most_rows: int) -> Result:
-        """All rows, up to so many."""
+        """Return the rows of a query, at most `most_rows` of them."""
 
         async def attempt(slot: QuerySlot) -> Result:
             work = _Work()
@@ -58,7 +58,7 @@ class TableReaders:
         return await self._scheduler.run(attempt)
 
     async def stream(self, query: Query, params: Parameters, out: ResultStream) -> None:
-        """Hand over all rows, however many."""
+        """Write all rows to `out`, however many."""
         work = _Work()
         async with self._stream_slots.slot():
             await self._in_thread(self._streaming, work, partial(self._stream, work, query, params, out))
@@ -80,7 +80,7 @@ class TableReaders:
             self._running.discard(work)
 
     async def close(self) -> None:
-        """Stop the queries that run, and close the file."""
+        """Stop the running queries and close the file."""
         self._is_closed = True
         for work in self._running:
             work.cancel()
@@ -90,7 +90,7 @@ class TableReaders:
             reader.close()
 
     def _query(self, work: "_Work", query: Query, params: Parameters, most_rows: int) -> Result:
-        with self._damage_told():
+        with self._reporting_damage():
             reader = self._take()
             try:
                 return reader.query(query, params, most_rows, work.is_cancelled)
@@ -98,7 +98,7 @@ class TableReaders:
                 self._free.append(reader)
 
     def _stream(self, work: "_Work", query: Query, params: Parameters, out: ResultStream) -> None:
-        with self._damage_told():
+        with self._reporting_damage():
             reader = self._take()
             try:
                 reader.stream(query, params, out, work.is_cancelled)
@@ -106,7 +106,7 @@ class TableReaders:
                 reader.close()
 
     @contextmanager
-    def _damage_told(self) -> Iterator[None]:
+    def _reporting_damage(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:
@@ -117,7 +117,7 @@ class TableReaders:
             raise failure_of(cause, self._limits) from cause
 
     def _take(self) -> "_Reader":
-        """A reader of the file that is in its place now."""
+        """Return a reader of the current file."""
         with self._file.lock:
             while self._free:
                 reader = self._free.pop()
@@ -128,11 +128,11 @@ class TableReaders:
 
 
 def _closing() -> StoreClosedError:
-    return StoreClosedError("the tables are closing; query again after the restart")
+    return StoreClosedError("the server is stopping; run the query again after the restart")
 
 
 class _Work:
-    """A query, and whether anybody still waits for it."""
+    """A query, and whether it was cancelled."""
 
     def __init__(self) -> None:
         self._is_cancelled = False
@@ -145,7 +145,7 @@ class _Work:
 
 
 class _Reader:
-    """One connection, used by one thread at a time."""
+    """A connection, used by one thread at a time."""
 
     def __init__(self, file: TableFile, catalog: TableCatalog, clock: Clock, limits: Limits) -> None:
         self.generation = file.generation
@@ -165,7 +165,7 @@ class _Reader:
             check_sealed(self._connection)
             types = program.returning.types if isinstance(program, SqliteStatement) and program.returning is not None else None
             return result_of(fetched, types, self._catalog.find)
-        except Exception as why:  # noqa: BLE001  whatever it is, the client is told
+        except Exception as why:  # noqa: BLE001  whatever it is, the client gets an error
             error = judged(self._connection, why)
             known = columns_in([query.tree], self._catalog.find)
             raise (self._guard.refusal or with_position(failure_of(error, self._limits), [query.tree], known)) from error
@@ -183,7 +183,7 @@ class _Reader:
                 result = result_of(part, types, self._catalog.find)
                 out.put(result.columns, result.rows)
                 self._guard.begin_part()
-        except Exception as why:  # noqa: BLE001  whatever it is, the client is told
+        except Exception as why:  # noqa: BLE001  whatever it is, the client gets an error
             error = judged(self._connection, why)
             known = columns_in([query.tree], self._catalog.find)
             raise (self._guard.refusal or with_position(failure_of(error, self._limits), [query.tree], known)) from error

@@ -1,8 +1,12 @@
-"""The rows in SQLite, held against the log: which tables there are, and how far each has its changes.
+"""Brings the rows in SQLite up to date with the log, and rebuilds the file from it.
 
-Every commit of SQLite carries the offsets that its tables have reached. What the log has beyond them is applied again, which
-gives the same rows as the first time: an event holds the whole row. Where the log no longer has them all, it has a checkpoint
-of the rows, and the table is made again from that.
+Every commit of SQLite includes the offsets that its tables have reached. Changes that the log has beyond them are applied
+again, which gives the same rows as the first time, because an event has the whole row. Where the log no longer has all changes,
+it has a checkpoint of the rows, from which the table is rebuilt.
+
+A rebuild uses the log alone, or the rows of the existing file where an older version let retention delete changes that no
+checkpoint covers. The new file is filled in one transaction without a journal, which takes little memory; nobody sees it before
+it is complete.
 """
 
 import logging
@@ -26,19 +30,22 @@ from tailrace.sql.tables.table_file import CHECKSUM_BYTES, FORMAT, DamagedFileEr
 
 
 class TableLog(Protocol):
-    """The changes of tables, as the broker has them."""
+    """The changes of tables in the log."""
 
     def bounds(self, table: Table) -> OffsetBounds:
-        """The offsets of the changes that there are."""
+        """Return the offsets between which the log has changes."""
 
     def read(self, table: Table, offset: Offset, max_bytes: int) -> list[Record]:
-        """Changes from an offset on, up to so many bytes; none at the end. Raises `CorruptionError` outside the bounds."""
+        """Return changes from an offset on, up to so many bytes; none at the end.
+
+        Raises `CorruptionError` outside of the bounds.
+        """
 
     def checkpoint(self, table: Table) -> TableCheckpoint | None:
-        """The newest checkpoint of the rows."""
+        """Return the newest checkpoint of the rows."""
 
     def read_rows(self, table: Table, checkpoint: TableCheckpoint, offset: Offset, max_bytes: int) -> list[Record]:
-        """Rows of a checkpoint from a record on, up to so many bytes; none at the end."""
+        """Return rows of a checkpoint from a record on, up to so many bytes; none at the end."""
 
 
 _log = logging.getLogger(__name__)
@@ -48,13 +55,13 @@ _FIRST = Offset(0)
 
 
 class TableRows:
-    """Statements of our own on the writer's connection. Transactions are the caller's."""
+    """Internal statements on the writer's connection. The caller starts and ends transactions."""
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
 
     def offsets(self) -> dict[TableId, Offset]:
-        """The offset of the next change that each table lacks."""
+        """Return for each table the offset of the first change that it lacks."""
         found = self._connection.execute(f"SELECT id, next_offset FROM {quoted(CATALOG)}")  # noqa: S608
         return {TableId(table_id): Offset(offset) for table_id, offset in found}
 
@@ -70,14 +77,14 @@ class TableRows:
         self._connection.execute(f"DELETE FROM {quoted(CATALOG)} WHERE id = ?", (table_id,))  # noqa: S608
 
     def reached(self, offsets: Mapping[TableId, Offset]) -> None:
-        """In the same transaction as the rows: the tables have all changes below these offsets."""
+        """Record that the tables have all changes below these offsets, in the same transaction as the rows."""
         self._connection.executemany(
             f"UPDATE {quoted(CATALOG)} SET next_offset = ? WHERE id = ?",  # noqa: S608
             [(offset, table_id) for table_id, offset in offsets.items()],
         )
 
     def behind(self, table: Table, key: StoredRow | None, most_rows: int, most_bytes: int) -> tuple[list[StoredRow], bool]:
-        """The next rows in the order of their keys, behind this one or from the first on, and whether they are the last."""
+        """Return the next rows in key order, after this key or from the start, and whether they are the last."""
         rows: list[StoredRow] = []
         size = 0
         cursor = self._connection.cursor()
@@ -92,7 +99,7 @@ class TableRows:
         return rows, len(rows) < most_rows
 
     def bring_up(self, events: Iterable[TableEvents], log: TableLog) -> int:
-        """Make the tables what the log says they are, and give the number of changes applied."""
+        """Make the tables what the log says, and return the number of changes applied."""
         wanted = {of.table.id: of for of in events}
         there = {
             TableId(table_id): str(name)
@@ -111,10 +118,10 @@ class TableRows:
     def _bring_up(self, of: TableEvents, offset: Offset, log: TableLog) -> int:
         table = of.table
         start, end = log.bounds(table)
-        if not start <= offset <= end and can_be_made_again(table, log):
-            # With relaxed durability a power cut can take more from the log than from the rows. The log is the truth.
+        if not start <= offset <= end and can_be_rebuilt(table, log):
+            # With relaxed durability a power failure can lose more of the log than of the rows. The log is the truth.
             _log.warning(
-                "table %s has its changes up to offset %d, the log has them from %d to %d: its rows are made again",
+                "Table %s has its changes up to offset %d, but the log has them from %d to %d. Its rows are rebuilt.",
                 table.name,
                 offset,
                 start,
@@ -126,7 +133,7 @@ class TableRows:
         return self._replay(of, offset, log)
 
     def _fill(self, of: TableEvents, log: TableLog) -> Offset:
-        """Give a new table the rows of its checkpoint, if there is one, and say which change is the first that it lacks."""
+        """Fill a new table from its checkpoint, if there is one, and return the offset of the first change that it lacks."""
         table = of.table
         checkpoint = log.checkpoint(table)
         if checkpoint is None:
@@ -162,23 +169,23 @@ class TableRows:
         return offset - first
 
 
-def can_be_made_again(table: Table, log: TableLog) -> bool:
-    """Whether the log alone says what the rows are: from its first change on, or from a checkpoint."""
+def can_be_rebuilt(table: Table, log: TableLog) -> bool:
+    """Return whether the log alone has all rows: from its first change on, or from a checkpoint."""
     return log.bounds(table).start == _FIRST or log.checkpoint(table) is not None
 
 
 def rebuild(file: TableFile, tables: Collection[TableEvents], log: TableLog, limits: Limits) -> int:
-    """Make the file again and put it in its place; gives the number of changes applied. No writer may have the file open.
+    """Rebuild the file, replace the old one, and return the number of changes applied. No writer may have the file open.
 
-    Raises `CorruptionError` if neither the log nor the file has the rows of a table; then nothing was touched.
+    Raises `CorruptionError` if neither the log nor the file has the rows of a table; then nothing was changed.
     """
-    _refuse_other_log(file, limits)
+    _check_same_log(file, limits)
     connection = make_database(file, limits)
     try:
         register_decimals(connection)
         rows = TableRows(connection)
         connection.execute("BEGIN IMMEDIATE")
-        kept = [of for of in tables if not can_be_made_again(of.table, log)]
+        kept = [of for of in tables if not can_be_rebuilt(of.table, log)]
         if kept:
             _keep_rows(file, kept, log, connection, rows, limits)
         applied = rows.bring_up(tables, log)
@@ -190,8 +197,8 @@ def rebuild(file: TableFile, tables: Collection[TableEvents], log: TableLog, lim
     return applied
 
 
-def _refuse_other_log(file: TableFile, limits: Limits) -> None:
-    """A file that can be read and is of another log is somebody's, and is not to be replaced."""
+def _check_same_log(file: TableFile, limits: Limits) -> None:
+    """Raise if the file is readable and belongs to another log: it must not be replaced."""
     if not file.path.exists() or not file.path.stat().st_size:
         return
     try:
@@ -201,13 +208,13 @@ def _refuse_other_log(file: TableFile, limits: Limits) -> None:
         finally:
             abandon(old)
     except (apsw.Error, DamagedFileError) as error:
-        _log.debug("the old file can't say which log it is of: %s", error)
+        _log.debug("The old file can't be read to find out which log it belongs to: %s", error)
 
 
 def _keep_rows(
     file: TableFile, tables: Collection[TableEvents], log: TableLog, new: apsw.Connection, rows: TableRows, limits: Limits
 ) -> None:
-    """Copy tables from the file that is there: it is the only one who has their rows."""
+    """Copy tables from the existing file, which alone has their rows."""
     if not file.path.exists():
         return
     try:
@@ -223,7 +230,8 @@ def _keep_rows(
                     new.executemany(insert_sql(table), old.execute(rows_sql(table)))
                     rows.reached({table.id: offsets[table.id]})
                     _log.warning(
-                        "table %s: its rows are taken from the file that was there, for the log lacks some", table.name
+                        "The rows of table %s are copied from the existing file, because the log lacks some of its changes.",
+                        table.name,
                     )
         finally:
             abandon(old)
@@ -233,12 +241,12 @@ def _keep_rows(
         names = ", ".join(repr(of.table.name) for of in tables)
         raise CorruptionError(
             f"{file.path} is damaged ({error}), and the log lacks the oldest changes of {names} and has no checkpoint of their"
-            " rows: bring back a copy of the file"
+            " rows: restore a copy of the file"
         ) from error
 
 
 def _check_readable(old: apsw.Connection, file: TableFile) -> None:
-    """A file with checksums is checked page by page as it is read; one without them as far as SQLite can."""
+    """Raise if the file is damaged. Pages with checksums are checked when they are read, other files as far as SQLite can."""
     version, reserved = old.pragma("user_version"), old.reserve_bytes()
     if (version, reserved) not in ((FORMAT, CHECKSUM_BYTES), (1, 0)):
         raise DamagedFileError(f"its header says format {version} with {reserved} bytes of checksum")

@@ -1,7 +1,7 @@
-"""What a table may look like, and the SQL that makes it in SQLite.
+"""Checks the columns and keys of new tables, and writes the SQL for their rows in SQLite.
 
-A table is STRICT and has no row ids: its primary key is its order on disk. Defaults are not in SQLite; whoever inserts a row
-fills them in.
+A table is STRICT and has no row ids: rows are stored in the order of the primary key. SQLite does not know the defaults; the
+compiler of INSERT fills them in.
 """
 
 import re
@@ -22,7 +22,7 @@ from tailrace.sql.tables.decimals import COLLATION
 from tailrace.sql.tables.values import StoredValue, stored
 
 _RESERVED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
-"""What change feeds call their own columns."""
+"""The names of the extra columns of change feeds."""
 _NAME = re.compile(r"[^\x00-\x1f\"\\\ud800-\udfff]{1,128}")
 _LONG_NUMBER = 40
 _NO_KEYS = ("json", "list")
@@ -35,40 +35,43 @@ _STORAGE = {
     "bytes": "BLOB",
     "decimal": f"TEXT COLLATE {COLLATION}",
 }
-"""What is not here is TEXT."""
+"""Other types are TEXT."""
 
 
 class TableSchema(NamedTuple):
-    """The columns of a table and its key, as they may be."""
+    """The checked columns and primary key of a table."""
 
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
 
 
 def checked_schema(create: CreateTableStatement, limits: Limits) -> TableSchema:
-    """What a new table looks like. The columns of its key can't be null."""
+    """Check a new table, and return its columns and key. The columns of the key can't be null."""
     if create.name.lower().startswith(RESERVED_NAMES):
-        raise ReservedTopicError(f"{create.name!r} is a name of the server's own; give the table another")
+        raise ReservedTopicError(f"{create.name!r} is a reserved name; give the table another one")
     if len(create.columns) > limits.table_columns:
         raise LimitExceededError(
-            f"table {create.name!r} has {len(create.columns)} columns, more than table_columns allows ({limits.table_columns})"
+            f"table {create.name!r} has {len(create.columns)} columns, more than table_columns allows"
+            f" ({limits.table_columns}); use fewer columns"
         )
     if not create.columns:
-        raise SqlError(f"table {create.name!r} has no columns")
+        raise SqlError(f"table {create.name!r} has no columns; add at least one")
     if not create.primary_key:
         raise SqlError(
-            f"table {create.name!r} has no PRIMARY KEY, and changes of a row are told by its key; add one, such as"
+            f"table {create.name!r} has no PRIMARY KEY, which identifies a row in the log; add one, such as"
             f" PRIMARY KEY ({create.columns[0].name})"
         )
     columns: dict[str, Column] = {}
     for column in create.columns:
         name = column.name.lower()
         if name in columns:
-            raise SqlError(f"table {create.name!r} has two columns {column.name!r}; names differ by more than their case")
+            raise SqlError(f"table {create.name!r} has two columns {column.name!r}; names must differ in more than their case")
         if not _NAME.fullmatch(name):
-            raise SqlError(f"a column's name has 1 to 128 characters without quotes and backslashes, not {column.name[:40]!r}")
+            raise SqlError(
+                f"{column.name[:40]!r} is not a valid column name; use 1 to 128 characters without quotes and backslashes"
+            )
         if name in _RESERVED_COLUMNS:
-            raise SqlError(f"{column.name!r} is a column of every change feed; give the column another name")
+            raise SqlError(f"{column.name!r} is a column of every change feed; use another name")
         columns[name] = column
     key = [_key_column(create, name, columns) for name in create.primary_key]
     for column in key:
@@ -82,14 +85,14 @@ def checked_schema(create: CreateTableStatement, limits: Limits) -> TableSchema:
 def _key_column(create: CreateTableStatement, name: str, columns: dict[str, Column]) -> Column:
     column = columns.get(name.lower())
     if column is None:
-        raise SqlError(f"the key of {create.name!r} names {name!r}, which is not among its columns")
+        raise SqlError(f"the primary key of table {create.name!r} names {name!r}, which is not one of its columns")
     if column.type.kind in _NO_KEYS:
-        raise SqlError(f"column {name!r} is {column.type} and can't be in a primary key")
+        raise SqlError(f"column {name!r} is {column.type} and can't be part of a primary key; use another column")
     return column
 
 
 def create_sql(table: Table) -> str:
-    """STRICT refuses what is of another kind than the column; the values are checked before they come here."""
+    """Return the CREATE TABLE statement. STRICT rejects values of another kind; values are checked before."""
     columns = [
         f"{quoted(column.name)} {_STORAGE.get(column.type.kind, 'TEXT')}{'' if column.nullable else ' NOT NULL'}"
         for column in table.columns
@@ -99,43 +102,43 @@ def create_sql(table: Table) -> str:
 
 
 def insert_sql(table: Table, or_replace: bool = False) -> str:
-    """One row with all its columns."""
+    """Return the statement that inserts a row with all its columns."""
     places = ", ".join(f"?{number}" for number in range(1, len(table.columns) + 1))
     return f"INSERT {'OR REPLACE ' if or_replace else ''}INTO {quoted(table.name)} VALUES ({places})"  # noqa: S608
 
 
 def delete_sql(table: Table) -> str:
-    """One row by its key."""
+    """Return the statement that deletes a row by its key."""
     key = " AND ".join(f"{quoted(name)} = ?" for name in table.primary_key)
     return f"DELETE FROM {quoted(table.name)} WHERE {key}"  # noqa: S608
 
 
 def rows_sql(table: Table) -> str:
-    """All rows in the order of their keys."""
+    """Return the query for all rows in key order."""
     key = ", ".join(quoted(name) for name in table.primary_key)
     return f"SELECT * FROM {quoted(table.name)} ORDER BY {key}"  # noqa: S608
 
 
 def rows_behind_sql(table: Table, *, is_first: bool) -> str:
-    """Rows in the order of their keys: from the first on, or behind a key."""
+    """Return the query for rows in key order, from the start or after a key."""
     key = ", ".join(quoted(name) for name in table.primary_key)
     behind = "" if is_first else f" WHERE ({key}) > ({', '.join('?' * len(table.primary_key))})"
     return f"SELECT * FROM {quoted(table.name)}{behind} ORDER BY {key} LIMIT ?"  # noqa: S608
 
 
 def default_of(column: Column) -> StoredValue:
-    """What the column gets when an INSERT leaves it out."""
+    """Return the value of a column that an INSERT leaves out."""
     if column.default is None:
         return stored(None, column)
     try:
         tree = parse_one(column.default, dialect=Tailrace)
     except SqlglotError as error:
-        raise SqlError(f"the default of column {column.name!r} can't be read: {column.default!r}") from error
+        raise SqlError(f"the default of column {column.name!r} is not valid: {column.default!r}") from error
     return stored(constant(tree), column)
 
 
 def constant(tree: exp.Expr) -> object:
-    """The value of a literal. Numbers come as they are written, because a column decides what they are."""
+    """Return the value of a literal. Numbers stay exact, because the column decides on their type."""
     match tree:
         case exp.Literal():
             return tree.name if tree.is_string else _number(tree.name)
@@ -151,7 +154,7 @@ def constant(tree: exp.Expr) -> object:
             return constant(tree.this)
         case exp.Array():
             return [constant(item) for item in tree.expressions]
-    raise SqlError(f"{tree.sql()} is not a constant")
+    raise SqlError(f"{tree.sql()} is not a constant; use a number, a string, TRUE, FALSE or NULL")
 
 
 def _number(text: str) -> int | Decimal:

@@ -1,6 +1,6 @@
-"""What the tables' connections know in common: definitions, encoders of events, and programs made from statements.
+"""What all connections to the tables share: definitions, encoders of change events, and compiled programs.
 
-Readers' threads look things up in it while the writer's thread adds and removes tables; only the latter goes through them all.
+The readers' threads look up entries while the writer's thread adds and removes tables; only the latter iterates over them.
 """
 
 import threading
@@ -17,9 +17,9 @@ from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.compile import program_of
 from tailrace.sql.tables.programs import CompiledStatement, Program
 
-_PROGRAMS = 512
-_LONGEST_TEXT = 4 * KIB
-"""Longer texts are not remembered by the parser either, so their trees do not come again."""
+_CACHED_PROGRAMS = 512
+_CACHED_CHARACTERS = 4 * KIB
+"""Longer texts are not in the statement cache, so the same tree is not used again."""
 
 
 class TableCatalog:
@@ -27,11 +27,11 @@ class TableCatalog:
         self._limits = limits
         self._tables: dict[str, Table] = {}
         self.events: dict[str, TableEvents] = {}
-        """By the name of the table."""
+        """Encoders of events by the name of the table."""
         self.columns: dict[tuple[str, str], Column] = {}
-        """By the names of table and column."""
+        """Columns by the names of table and column."""
         self.types: dict[str, ColumnType] = {}
-        """Types that statements cast to, by name."""
+        """The types that statements cast to, by name."""
         self._programs: OrderedDict[int, tuple[exp.Expr, Program]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -43,17 +43,17 @@ class TableCatalog:
             self.events[table.name] = TableEvents(table, self._limits)
             self.columns.update({(table.name, column.name): column for column in table.columns})
             self._tables[table.name.lower()] = table
-        self._forget_programs()
+        self._clear_programs()
 
     def remove(self, table: Table) -> None:
         self._tables.pop(table.name.lower(), None)
         self.events.pop(table.name, None)
         for column in table.columns:
             self.columns.pop((table.name, column.name), None)
-        self._forget_programs()
+        self._clear_programs()
 
     def program(self, statement: Write | Query) -> Program:
-        """By the tree, which is the same for all who run the same text."""
+        """Return the program of a statement, cached by its tree, which requests with the same text share."""
         if statement.compiled is not None:
             return self._checked(statement.compiled)
         tree = statement.tree
@@ -63,22 +63,24 @@ class TableCatalog:
                 self._programs.move_to_end(id(tree))
                 return known[1]
         program = program_of(statement, self.find, self.types)
-        if len(statement.text) > _LONGEST_TEXT:
+        if len(statement.text) > _CACHED_CHARACTERS:
             return program
         with self._lock:
-            # The tree is held, so that no other gets its address.
+            # The tree is kept so that no other tree gets the same address.
             self._programs[id(tree)] = tree, program
-            if len(self._programs) > _PROGRAMS:
+            if len(self._programs) > _CACHED_PROGRAMS:
                 self._programs.popitem(last=False)
         return program
 
     def _checked(self, compiled: CompiledStatement) -> Program:
         for table in compiled.tables:
             if self.find(table.name) != table:
-                raise OverloadedError(f"table {table.name!r} was made anew while the statement was read; send it again")
+                raise OverloadedError(
+                    f"table {table.name!r} was replaced while the statement was parsed; send the statement again"
+                )
         self.types.update(compiled.types)
         return compiled.program
 
-    def _forget_programs(self) -> None:
+    def _clear_programs(self) -> None:
         with self._lock:
             self._programs.clear()

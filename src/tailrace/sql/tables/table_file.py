@@ -1,14 +1,15 @@
-"""The file of the tables on disk: whether it is what was written, and how another takes its place.
+"""The file of the tables on disk: detects damage, and replaces the file by a rebuilt one.
 
-Every page ends with a checksum, which SQLite's own checksum VFS writes and compares whenever it reads the page, from the file
-or from its write-ahead log. Two things it can't see are looked at here. The header says that pages have checksums, and a
-reader who finds another header there stops comparing: `check_sealed`. And frames of the write-ahead log that can't be read
-are taken for the end of it, as after a power cut; but if some of its pages are in the file already, what is left is a mixture
-of old and new pages, each of them right. So the file notes, before pages go there, which write-ahead log they are from; if
-that one has lost frames, the file is damaged.
+Every page ends with a checksum, which SQLite's checksum VFS writes, and compares whenever it reads a page from the file or from
+its write-ahead log. Two kinds of damage it can't see are checked here. First, the header says that pages have checksums, and a
+reader that finds another header stops comparing: see `check_sealed`. Second, frames of the write-ahead log that can't be read
+are treated as its end, as after a power failure; but if some of its pages were already copied to the file, the file is a
+mixture of old and new pages, each of them valid. So before pages are copied, a mark beside the file records which write-ahead
+log they are from; if that one has lost frames, the file is damaged.
 
-A file that is damaged, missing or of an older format is made again beside the old one, named `.rebuilt` when it is whole, and
-only then put in its place. Connections to the old one may live on: they see what was there, and touch nothing by its name.
+A file that is damaged, missing or of an older format is rebuilt beside the old one, renamed to `.rebuilt` when it is complete,
+and only then replaces the old one. Connections to the old file may stay open: they see its content, and change nothing by its
+name.
 """
 
 import os
@@ -27,7 +28,7 @@ from tailrace.model.killpoint import killpoint
 
 CHECKSUM_BYTES = 8
 FORMAT = 2
-"""Of the file. Format 1 has no checksums."""
+"""The format of the file. Format 1 has no checksums."""
 
 _DAMAGE = frozenset(
     (
@@ -46,45 +47,45 @@ _SALTS = slice(16, 24)
 
 
 class DamagedFileError(Exception):
-    """The file of the tables is not what was written. It is made again from the log."""
+    """The file of the tables is not what was written. It is rebuilt from the log."""
 
 
 class TableFile:
-    """Where the file is, and which of those that were there in turn it is."""
+    """The path of the file, and a counter of its replacements."""
 
     def __init__(self, path: Path, log_id: str) -> None:
         self.path = path
         self.log_id = log_id
         """The log that the rows come from."""
         self.generation = 0
-        """Rises when another file takes the place: connections of an earlier one are to be closed."""
+        """Increases when the file is replaced: connections to an earlier one must be closed."""
         self.lock = threading.Lock()
-        """Held while a connection is opened, and while files change places."""
+        """Held while a connection is opened, and while the file is replaced."""
         self._noted = b""
 
     @property
     def building(self) -> Path:
         return self._beside(".rebuilding")
 
-    def why_made_again(self) -> str | None:
-        """Why the file that is there can't be opened as it is; `None` if it can."""
+    def why_rebuild(self) -> str | None:
+        """Return why the existing file can't be opened as it is, or `None` if it can."""
         self.finish_replacing()
         try:
             header = _read(self.path, 0, _HEADER_BYTES)
         except FileNotFoundError:
             return "is missing"
         if len(header) == _HEADER_BYTES and int.from_bytes(header[_FORMAT_AT : _FORMAT_AT + 4]) == 1:
-            return "has no checksums, as those of older versions"
+            return "has no checksums, like files of older versions"
         return None if header else "is empty"
 
     def begin_replacing(self) -> None:
-        """Take away what was left of an attempt before, and make the new file, readable by its owner only."""
+        """Remove what an earlier attempt left, and create the new file, readable by its owner only."""
         for path in self._with_logs(self.building):
             path.unlink(missing_ok=True)
         make_private_file(self.building)
 
     def replace(self) -> None:
-        """The new file is whole and closed: let it take the place of the old one."""
+        """Replace the old file by the new one, which is complete and closed."""
         _sync(self.building)
         killpoint("rebuild.made")
         self.building.rename(self._beside(".rebuilt"))
@@ -94,12 +95,12 @@ class TableFile:
         killpoint("rebuild.done")
 
     def finish_replacing(self) -> None:
-        """Put a file that is named `.rebuilt` in its place, if there is one."""
+        """Move a file named `.rebuilt` to its final path, if there is one."""
         rebuilt = self._beside(".rebuilt")
         if not rebuilt.exists():
             return
         with self.lock:
-            # The new file must never be seen with the write-ahead log of the old one.
+            # The new file must never be opened with the write-ahead log of the old one.
             for path in (*self._with_logs(self.path)[1:], self._mark):
                 path.unlink(missing_ok=True)
             killpoint("rebuild.cleared")
@@ -109,7 +110,7 @@ class TableFile:
             self._noted = b""
 
     def note_backfill(self) -> None:
-        """Say durably, before it happens, that pages of this write-ahead log go into the file."""
+        """Record durably, before it happens, that pages of this write-ahead log are copied to the file."""
         salts = _read(self._wal, 0, _WAL_HEADER.size)[_SALTS] if self._wal.exists() else b""
         if not salts or salts == self._noted:
             return
@@ -125,14 +126,16 @@ class TableFile:
         self._noted = salts
 
     def forget_backfill(self) -> None:
-        """The write-ahead log is gone, and the file has everything."""
+        """Remove the mark once the write-ahead log is gone and the file has everything."""
         if not self._wal.exists():
             self._mark.unlink(missing_ok=True)
             self._noted = b""
 
     def check_log(self, connection: apsw.Connection) -> None:
-        """Raise `DamagedFileError` if the write-ahead log lacks frames some of which may be in the file. To be called before
-        anything is written."""
+        """Raise `DamagedFileError` if the write-ahead log lacks frames that may be partly in the file.
+
+        Call it before anything is written.
+        """
         try:
             header = _read(self._wal, 0, _WAL_HEADER.size)
             noted = _read(self._mark, 0, _SALTS.stop - _SALTS.start)
@@ -150,12 +153,12 @@ class TableFile:
         for number, frame in enumerate(_frames(self._wal, header)):
             _, _, *salts, first, second = _WAL_FRAME.unpack_from(frame)
             are_own = tuple(salts) == own_salts
-            # Others are of an earlier round, and were overwritten up to here.
+            # Other salts belong to an earlier use of the file, which was overwritten up to here.
             is_of_this = any(own == its for own, its in zip(own_salts, salts, strict=True))
-            # What is whole and was not accepted is of a transaction that was not committed.
+            # Frames that are valid but not accepted belong to a transaction that was not committed.
             is_whole = number < accepted or (are_own and _checksum(header, before, frame) == (first, second))
             if is_of_this and not is_whole:
-                raise DamagedFileError(f"{self._wal.name} can't be read from frame {number} on")
+                raise DamagedFileError(f"{self._wal.name} is damaged from frame {number} on")
             before = first, second
 
     @property
@@ -174,21 +177,21 @@ class TableFile:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether an error says that the file is not what was written, as opposed to a full disk or a wrong statement."""
+    """Return whether an error means that the file is damaged, as opposed to a full disk or an invalid statement."""
     if isinstance(error, apsw.IOError):
         return getattr(error, "extendedresult", None) in _DAMAGE
     return isinstance(error, (DamagedFileError, apsw.CorruptError, apsw.NotADBError))
 
 
 def check_sealed(connection: apsw.Connection) -> None:
-    """Raise `DamagedFileError` if what the connection has read last was not compared with its checksums."""
+    """Raise `DamagedFileError` if the connection did not compare what it read last with the checksums."""
     reserved = connection.reserve_bytes()
     if reserved != CHECKSUM_BYTES:
         raise DamagedFileError(f"the header of the tables' file says that pages have {reserved} bytes of checksum")
 
 
 def judged(connection: apsw.Connection, error: Exception) -> Exception:
-    """The error of a statement; or that the file is damaged, if the statement may have read it without checksums."""
+    """Return the error of a statement, or a `DamagedFileError` if the statement may have read the file without checksums."""
     try:
         check_sealed(connection)
     except DamagedFileError as damage:
@@ -198,7 +201,7 @@ def judged(connection: apsw.Connection, error: Exception) -> Exception:
 
 @contextmanager
 def damage_named() -> Iterator[None]:
-    """What SQLite calls by a number, in words."""
+    """Raise `DamagedFileError` instead of SQLite's errors about a damaged file."""
     try:
         yield
     except apsw.Error as error:
@@ -209,13 +212,13 @@ def damage_named() -> Iterator[None]:
 
 @cache
 def checksum_vfs() -> str:
-    """Load SQLite's checksum VFS into the process, and give its name."""
+    """Load SQLite's checksum VFS into the process, and return its name."""
     connection = apsw.Connection(":memory:")
     try:
         apsw.sqlite_extra.load(connection, "cksumvfs")
     except (apsw.sqlite_extra.NotAvailable, LookupError) as error:
         raise ConfigurationError(
-            f"tables need SQLite's cksumvfs, which this installation of apsw lacks ({error}): install apsw by pip"
+            f"tables need SQLite's cksumvfs, which this installation of apsw lacks ({error}); install apsw with pip"
         ) from error
     finally:
         connection.close()
@@ -223,23 +226,23 @@ def checksum_vfs() -> str:
 
 
 def make_private_file(path: Path) -> None:
-    """Make it if it is not there. SQLite gives the files beside it the same permissions."""
+    """Create the file if it is missing. SQLite gives the files beside it the same permissions."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def _is_whole(header: bytes) -> bool:
-    """Whether the header of a write-ahead log has the checksum that it must have."""
+    """Return whether the header of a write-ahead log has the right checksum."""
     magic, *_, first, second = _WAL_HEADER.unpack(header)
     return magic in _WAL_MAGIC and _sums(header, (0, 0), header[: _WAL_HEADER.size - 8]) == (first, second)
 
 
 def _checksum(header: bytes, before: Sequence[int], frame: bytes) -> tuple[int, int]:
-    """What a frame must say its checksum is, behind one with the checksum `before`."""
+    """Return the checksum of a frame that follows one with the checksum `before`."""
     return _sums(header, before, frame[:8] + frame[_WAL_FRAME.size :])
 
 
 def _sums(header: bytes, before: Sequence[int], data: bytes) -> tuple[int, int]:
-    """SQLite's checksum of a write-ahead log; the order of bytes is in its header."""
+    """Return SQLite's checksum for a write-ahead log; its header has the byte order."""
     one, two = before
     words = iter_unpack(">2I" if header[3] & 1 else "<2I", data[: len(data) // 8 * 8])
     for first, second in words:
@@ -249,7 +252,7 @@ def _sums(header: bytes, before: Sequence[int], data: bytes) -> tuple[int, int]:
 
 
 def _frames(wal: Path, header: bytes) -> Iterator[bytes]:
-    """All frames that the file has room for; the last may be cut off."""
+    """Yield all frames of the file; the last may be incomplete."""
     page_bytes = _WAL_HEADER.unpack(header)[2]
     fd = os.open(wal, os.O_RDONLY | os.O_CLOEXEC)
     try:

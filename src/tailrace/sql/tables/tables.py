@@ -1,7 +1,7 @@
 """Embedded tables: created, written and queried, with every change in the log.
 
-This is what the rest of the server sees of them; it lives on the event loop. Definitions belong to the broker, rows to SQLite;
-one thread writes (`writer`), a few read (`readers`).
+This is the interface for the rest of the server, used on the event loop. The broker has the definitions, SQLite the rows; one
+thread writes (`writer`) and a few read (`readers`).
 """
 
 import asyncio
@@ -38,11 +38,11 @@ FILE_NAME = "tables.db"
 
 
 class Tables:
-    """Opened with `Tables.open` once the broker has started, and closed before it."""
+    """Open it with `Tables.open` once the broker has started, and close it before the broker."""
 
     @classmethod
     async def open(cls, folder: Path, broker: Broker, clock: Clock, limits: Limits) -> "Tables":
-        """Open the file in the folder, make it if it is not there, and bring it up to the log."""
+        """Open the file in the folder, create it if it is missing, and bring it up to date with the log."""
         tables = cls(folder / FILE_NAME, broker, clock, limits)
         try:
             tables.replayed = await tables._writer.start()
@@ -63,7 +63,7 @@ class Tables:
         file = TableFile(path, broker.cluster_id)
         self._writer = TableWriter(
             partial(WriterConnection, file, catalog, clock, limits),
-            file.why_made_again,
+            file.why_rebuild,
             partial(rebuild, file, catalog.events.values(), broker.changes, limits),
             catalog,
             broker.changes,
@@ -77,7 +77,7 @@ class Tables:
             file, catalog, broker.changes, limits, lambda: self._writer.behind, self._writer.damaged
         )
         self.replayed = 0
-        """Changes that opening applied, because the file lacked them."""
+        """The number of changes that were applied on opening, because the file lacked them."""
 
     async def close(self) -> None:
         await self._snapshots.close()
@@ -92,7 +92,7 @@ class Tables:
         return self._definitions.get(name)
 
     async def create(self, asked: CreateTableStatement) -> Table:
-        """Make a table. Raises `TableExistsError` if there is one, whatever it looks like."""
+        """Create a table. Raises `TableExistsError` if one of this name exists, even if it has the same columns."""
         shape = checked_schema(asked, self._limits)
         future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
         log = partial(self._definitions.create, asked.name, shape.columns, shape.primary_key)
@@ -108,7 +108,7 @@ class Tables:
         return await future
 
     async def drop(self, name: str, *, cascade: bool = False) -> Table:
-        """Remove a table with its rows and its changes, in one commit; with `cascade` its routes end in it too."""
+        """Drop a table with its rows and its changes, and with `cascade` its routes, in one commit."""
         table = self.get(name)
         future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
         log = partial(self._definitions.drop, table.name, self._routes.ending(table) if cascade else None)
@@ -116,7 +116,7 @@ class Tables:
         return await future
 
     async def add_route(self, route: Route) -> Route:
-        """Put a route in force. If it has a snapshot, the rows that are there are told first, from now on."""
+        """Add a route. If it has a snapshot, reading the existing rows starts now."""
         if not route.snapshot:
             return await self._routes.add(route)
         future: asyncio.Future[Route] = asyncio.get_running_loop().create_future()
@@ -124,7 +124,7 @@ class Tables:
         return await future
 
     async def _begin_snapshot(self, route: Route) -> Route:
-        """Also for a client that waits no more."""
+        """Add the route and start its snapshot, even if the client no longer waits."""
         added = await self._routes.add(route)
         self._snapshots.begun()
         return added
@@ -135,9 +135,9 @@ class Tables:
         params: Sequence[Parameters] = (),
         messages: Sequence[Message] = (),
     ) -> list[Result]:
-        """Run statements as one transaction: all of it in one frame of the log, with messages for topics, or nothing.
+        """Run statements as one transaction: one frame of the log, with messages for topics, or nothing.
 
-        `params` has the parameters of each statement; where they are rows, it is run once for each.
+        `params` has the parameters of each statement; a statement whose parameters are rows runs once for each row.
         """
         for statement in statements:
             if isinstance(statement, Write) and self._definitions.find(statement.target) is None:
@@ -151,13 +151,13 @@ class Tables:
         return await future
 
     async def query(self, query: Query, params: Parameters = NO_PARAMETERS, *, most_rows: int | None = None) -> Result:
-        """Read what is committed. Cancel the task to stop it."""
+        """Run a query over what is committed. Cancel the task to stop it."""
         if self._writer.behind is not None:
             raise self._writer.behind.afresh()
         return await self._readers.run(query, params, self._limits.query_rows if most_rows is None else most_rows)
 
     async def stream(self, query: Query, params: Parameters, out: ResultStream) -> None:
-        """The same for any number of rows, which are handed over as they are read."""
+        """Run a query with any number of rows, and write them to `out` as they are read."""
         if self._writer.behind is not None:
             raise self._writer.behind.afresh()
         await self._readers.stream(query, params, out)
@@ -166,24 +166,30 @@ class Tables:
 _log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_SECONDS = 0.05
-_LONGEST_PAUSE_SECONDS = 10.0
+_MAX_PAUSE_SECONDS = 10.0
 
 
 class SnapshotTask:
+    """Keeps snapshots running: while routes have rows to read, the writer gets a job for each of them, chunk by chunk.
+
+    A job waits in the writer's queue like a write of a client, and the next one is queued when it is done. So clients wait for
+    one chunk at most, and a snapshot for the clients that came before it. A job that fails is retried after a pause.
+    """
+
     def __init__(self, changes: ChangeLog, submit: Callable[[TableJob], None]) -> None:
         self._changes = changes
         self._submit = submit
         self._begun = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS)
 
     def start(self) -> None:
-        """Go on with those that an earlier run of the server has left."""
+        """Continue the snapshots that an earlier run of the server left unfinished."""
         self._begun.set()
         self._task = asyncio.create_task(self._run(), name="tailrace-snapshots")
 
     def begun(self) -> None:
-        """There is a new one."""
+        """Wake the task for a new snapshot."""
         self._begun.set()
 
     async def close(self) -> None:
@@ -198,16 +204,16 @@ class SnapshotTask:
             self._begun.clear()
             while running := [snapshot for of_table in self._changes.snapshots.running.values() for snapshot in of_table]:
                 for snapshot in running:
-                    await self._turn(snapshot)
+                    await self._read_chunk(snapshot)
 
-    async def _turn(self, snapshot: RouteSnapshot) -> None:
+    async def _read_chunk(self, snapshot: RouteSnapshot) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             self._submit(SnapshotJob(snapshot.route, str(self._changes.next_transaction()), done))
             await done
-        except Exception as error:  # noqa: BLE001  the top of a worker task; the next turn may well succeed
+        except Exception as error:  # noqa: BLE001  the top of a background task; the next attempt may succeed
             pause = self._backoff.next_pause()
-            _log.warning("the snapshot of route %d goes on in %.2f s: %s", snapshot.route, pause, error)
+            _log.warning("The snapshot of route %d failed and is retried in %.2f s: %s", snapshot.route, pause, error)
             await asyncio.sleep(pause)
         else:
             self._backoff.reset()

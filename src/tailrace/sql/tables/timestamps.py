@@ -1,4 +1,4 @@
-"""Dates and timestamps in SQL: arithmetic with intervals, `date_trunc` and `extract`, on the text that SQLite keeps."""
+"""SQL functions on dates and timestamps, which SQLite stores as text: intervals, `date_trunc` and `extract`."""
 
 import re
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _MONTHS = {"month": 1, "mon": 1, "quarter": 3, "year": 12, "y": 12, "decade": 12
 _DATE_CHARACTERS = 10
 
 _Value = Any
-"""What SQLite hands to a function: a number, text, bytes or nothing."""
+"""What SQLite passes to a function: a number, text, bytes or `None`."""
 
 
 def register_timestamps(connection: apsw.Connection) -> None:
@@ -40,7 +40,7 @@ def register_timestamps(connection: apsw.Connection) -> None:
 
 
 def _shift(value: _Value, sign: Any, interval: _Value) -> str | None:
-    """A timestamp moved by an interval such as `1 day 2 hours`. A date moved by whole days stays a date."""
+    """Return a timestamp moved by an interval such as `1 day 2 hours`. A date moved by whole days stays a date."""
     if value is None or interval is None:
         return None
     months, seconds = _length(str(interval))
@@ -48,7 +48,7 @@ def _shift(value: _Value, sign: Any, interval: _Value) -> str | None:
     try:
         moved = _add_months(timestamp, sign * months) + timedelta(seconds=sign * seconds)
     except (OverflowError, ValueError):
-        raise SqlError(f"{shown(value)} moved by {shown(interval)} is no date that there is") from None
+        raise SqlError(f"{shown(value)} moved by {shown(interval)} is not a valid date") from None
     is_date = isinstance(value, str) and len(value) == _DATE_CHARACTERS and seconds % _SECONDS["day"] == 0
     return store_date(moved) if is_date else store_timestamp(moved)
 
@@ -73,7 +73,7 @@ def _length(interval: str) -> tuple[int, float]:
 
 
 def _add_months(timestamp: datetime, months: int) -> datetime:
-    """The same day of another month, or the last one if that month is shorter."""
+    """Return the same day of another month, or its last day if the month is shorter."""
     year, month = divmod(timestamp.year * 12 + timestamp.month - 1 + months, 12)
     day = timestamp.day
     while day > 28:
@@ -106,7 +106,7 @@ def _truncate(unit: _Value, value: _Value) -> str | None:
         return None
     truncation = _TRUNCATIONS.get(str(unit).lower())
     if truncation is None:
-        raise SqlError(f"date_trunc can't cut to {shown(unit)}; use one of {', '.join(_TRUNCATIONS)}")
+        raise SqlError(f"date_trunc does not know the unit {shown(unit)}; use one of {', '.join(_TRUNCATIONS)}")
     return store_timestamp(truncation(_timestamp(value)))
 
 
@@ -134,12 +134,12 @@ def _part(unit: _Value, value: _Value) -> int | float | None:
     name = str(unit).lower()
     extract = _EXTRACTS.get(name) or _EXTRACTS.get(name.removesuffix("s"))
     if extract is None:
-        raise SqlError(f"extract knows no {shown(unit)}; use one of {', '.join(_EXTRACTS)}")
+        raise SqlError(f"extract does not know the field {shown(unit)}; use one of {', '.join(_EXTRACTS)}")
     return extract(_timestamp(value))
 
 
 def _days(left: _Value, right: _Value) -> int | None:
-    """Days between two dates."""
+    """Return the days between two dates."""
     if left is None or right is None:
         return None
     return (date.fromisoformat(store_date(_timestamp(left))) - date.fromisoformat(store_date(_timestamp(right)))).days

@@ -1,6 +1,6 @@
-"""From our SQL to SQLite's: names of tables, parameters, and what SQLite would understand otherwise than we mean it.
+"""Translates statements to SQLite's SQL: names of tables, parameters, and everything that SQLite would interpret differently.
 
-The tree is rewritten from its leaves up. Where both engines mean the same, nothing is touched and sqlglot writes it down.
+The tree is rewritten from its leaves up. Where both mean the same it stays unchanged, and sqlglot writes it.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,27 +24,27 @@ _DECIMAL_FUNCTIONS: dict[type[Any], str] = {
     exp.Div: "tr_decimal_div",
     exp.Mod: "tr_decimal_mod",
 }
-_OF_ONE_FORM = frozenset(("decimal", "date", "timestamp", "uuid", "boolean", "bytes"))
-"""Types whose values are kept in one form, so that whatever is compared with them must be brought to it."""
+_NORMALIZED_KINDS = frozenset(("decimal", "date", "timestamp", "uuid", "boolean", "bytes"))
+"""Types whose values are stored in one normal form, to which everything that is compared with them must be converted."""
 _ESCAPE = "\\"
 
 
 class Translated(NamedTuple):
     sql: str
     parameters: tuple[str, ...]
-    """Names in the order in which SQLite numbers them."""
+    """The names in the order of SQLite's numbers."""
     types: tuple[ColumnType | None, ...] | None
-    """Of the columns that a query gives; `None` when it says `*`."""
+    """The types of the result columns; `None` if the query has a `*`."""
 
 
 class Translation:
-    """One statement on its way. `tree` is changed."""
+    """The translation of one statement. `tree` is changed."""
 
     def __init__(self, tree: exp.Expr, find: FindTable, types: dict[str, ColumnType], parameters_before: int = 0) -> None:
         self._tree = tree
         self._find = find
         self._types = types
-        """Types that casts name, for the functions that SQLite calls."""
+        """The types of casts by name, for the functions that SQLite calls."""
         self._parameters: dict[str, int] = {}
         self._before = parameters_before
         self.names = self._name_tables()
@@ -55,7 +55,7 @@ class Translation:
         return tuple(self._parameters)
 
     def rewrite(self) -> exp.Expr:
-        """The tree in SQLite's meaning."""
+        """Return the tree rewritten for SQLite."""
         root = exp.Paren(this=self._tree)
         for node in reversed(list(root.bfs())):
             if node is root:
@@ -76,7 +76,7 @@ class Translation:
         return Translated(to_sqlite(tree), self.parameters, types)
 
     def cast(self, node: exp.Expr, type_: ColumnType) -> exp.Expr:
-        """A call that brings a value to the form in which this type is kept."""
+        """Return a call that converts a value to the stored form of a type."""
         name = str(type_) if type_.precision is not None or type_.kind != "decimal" else "decimal"
         self._types[name] = type_
         cast = exp.Anonymous(this="tr_cast", expressions=[node, exp.Literal.string(name)])
@@ -84,7 +84,7 @@ class Translation:
         return cast
 
     def _name_tables(self) -> Mapping[str, Table]:
-        """Give every table its name in SQLite and an alias, and say by which names columns can call it."""
+        """Give every table its name in SQLite and an alias, and return the tables by the qualifiers that columns can use."""
         ctes = {cte.alias.lower() for cte in self._tree.find_all(exp.CTE)}
         found = []
         for node in self._tree.find_all(exp.Table):
@@ -119,7 +119,7 @@ class Translation:
     def placeholder(self, node: exp.Expr) -> exp.Expr:
         name = node.name
         if not name:
-            raise SqlError("a parameter has no number", *(position_of(node) or ()))
+            raise SqlError("a parameter has no name; write ? or :name", *(position_of(node) or ()))
         number = self._parameters.setdefault(name, self._before + len(self._parameters) + 1)
         return exp.var(f"?{number}")
 
@@ -148,7 +148,7 @@ class Translation:
         return node
 
     def _form_of(self, *nodes: exp.Expr) -> ColumnType | None:
-        found = [type_ for node in nodes if (type_ := self.infer(node)) is not None and type_.kind in _OF_ONE_FORM]
+        found = [type_ for node in nodes if (type_ := self.infer(node)) is not None and type_.kind in _NORMALIZED_KINDS]
         kinds = {type_.kind for type_ in found}
         if kinds == {"date", "timestamp"}:
             return TIMESTAMP
@@ -177,7 +177,8 @@ class Translation:
             return exp.Anonymous(this=_DECIMAL_FUNCTIONS[type(node)], expressions=[_exact(left), _exact(right)])
         if "timestamp" in kinds or ("date" in kinds and not isinstance(node, (exp.Add, exp.Sub))):
             raise UnsupportedSqlError(
-                "timestamps can't be computed with like this; add an INTERVAL, or subtract what extract(epoch FROM ...) gives",
+                "this arithmetic on timestamps is not supported; add an INTERVAL, or subtract values of extract(epoch FROM"
+                " ...)",
                 *(position_of(node) or ()),
             )
         if kinds == ["date", "date"]:
@@ -197,7 +198,7 @@ class Translation:
     def negate(self, node: exp.Expr) -> exp.Expr:
         type_ = self.infer(node.this)
         if type_ is not None and type_.kind in ("date", "timestamp"):
-            raise UnsupportedSqlError(f"a {type_} has no negative", *(position_of(node) or ()))
+            raise UnsupportedSqlError(f"a {type_} can't be negated", *(position_of(node) or ()))
         if not self._is_decimal(node.this):
             return node
         return exp.Anonymous(this="tr_decimal_sub", expressions=[exp.Literal.string("0"), node.this])
@@ -243,7 +244,9 @@ class Translation:
     def convert(self, node: exp.Expr) -> exp.Expr:
         type_ = type_of_cast(node.args["to"])
         if type_ is None:
-            raise UnsupportedSqlError(f"there is no type {node.args['to'].sql()}", *(position_of(node) or ()))
+            raise UnsupportedSqlError(
+                f"there is no type {node.args['to'].sql()}; docs/reference/sql.md lists the types", *(position_of(node) or ())
+            )
         was = self.infer(node.this)
         if was is not None and was.kind == "boolean" and type_.kind == "text":
             words = exp.Literal.string("true"), exp.Literal.string("false")
@@ -259,7 +262,7 @@ class Translation:
 
     def escape(self, node: exp.Expr) -> exp.Expr:
         if not isinstance(node.this, (exp.Like, exp.ILike)) or not node.expression.is_string or len(node.expression.name) != 1:
-            raise UnsupportedSqlError("ESCAPE takes one character in quotes, after LIKE or ILIKE", *(position_of(node) or ()))
+            raise UnsupportedSqlError("ESCAPE must be one character in quotes, after LIKE or ILIKE", *(position_of(node) or ()))
         return self._matching(node.this, node.expression.name)
 
     def _matching(self, node: exp.Expr, escape: str) -> exp.Expr:
@@ -277,7 +280,7 @@ class Translation:
 
 
 def name_of(table: exp.Expr) -> str | None:
-    """The name of a table with its namespace; `None` for a function in its place."""
+    """Return the name of a table with its namespace, or `None` for a function."""
     parts = table.parts if isinstance(table, exp.Table) else []
     if not parts or not all(isinstance(part, exp.Identifier) for part in parts):
         return None
@@ -288,7 +291,7 @@ def to_sqlite(tree: exp.Expr) -> str:
     try:
         return tree.sql(dialect="sqlite", identify=True, unsupported_level=ErrorLevel.RAISE, comments=False)
     except UnsupportedError as error:
-        raise UnsupportedSqlError(f"this is not supported on tables: {error}", *(position_of(tree) or ())) from error
+        raise UnsupportedSqlError(f"the statement is not supported on tables: {error}", *(position_of(tree) or ())) from error
 
 
 def collated(node: exp.Expr) -> exp.Expr:
@@ -300,7 +303,7 @@ def _bare(name: str) -> str:
 
 
 def _exact(node: exp.Expr) -> exp.Expr:
-    """A number as it is written: SQLite would make a double of it."""
+    """Return a number as the text that was written, because SQLite would convert it to a double."""
     if isinstance(node, exp.Paren):
         return _exact(node.this)
     if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):

@@ -1,6 +1,6 @@
-"""The values of each type: what may be written, how SQLite keeps it, and what readers get.
+"""The values of each type: what may be written, how SQLite stores it, and what readers get.
 
-| type | kept as | readers get |
+| type | stored as | readers get |
 |---|---|---|
 | boolean | 0 or 1 | `bool` |
 | smallint, integer, bigint | integer | `int` |
@@ -11,7 +11,7 @@
 | date, timestamp, uuid | text in one form | `date`, `datetime` in UTC, `UUID` |
 | json, list | JSON text without white space | what JSON holds |
 
-Every value has one form, so equal values are equal bytes and an index finds them.
+Every value has one normal form, so equal values are equal bytes and an index finds them.
 """
 
 import math
@@ -29,7 +29,7 @@ from tailrace.model.errors import ConstraintError, SqlError
 from tailrace.model.table import Column, ColumnKind, ColumnType
 
 StoredValue = int | float | str | bytes | None
-"""What SQLite keeps."""
+"""A value as SQLite stores it."""
 
 MAX_DECIMAL_DIGITS = 1000
 DECIMALS = Context(prec=MAX_DECIMAL_DIGITS + 10, rounding=ROUND_HALF_UP, traps=[InvalidOperation, DivisionByZero, Overflow])
@@ -48,7 +48,7 @@ _WHOLE = re.compile(r"[+-]?\d+")
 
 
 class InvalidValueError(Exception):
-    """The value does not fit the type; the text says why."""
+    """The value is not valid for the type; the message says why."""
 
 
 StoreValue = Callable[[object], StoredValue]
@@ -56,14 +56,14 @@ LoadValue = Callable[[StoredValue], object]
 
 
 class ColumnCodec(NamedTuple):
-    """Both ways of one type. Neither is asked about nulls."""
+    """Converts values of one type to their stored form and back. Nulls are not converted."""
 
     store: StoreValue
     load: LoadValue
 
 
 def shown(value: object) -> str:
-    """A value for a message, never too long."""
+    """Return a value for a message, shortened if it is long."""
     text = repr(value) if isinstance(value, (str, bytes, int, float)) else repr(str(value))
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
@@ -75,15 +75,15 @@ def codec_of(type_: ColumnType) -> ColumnCodec:
         case "smallint" | "integer" | "bigint":
             return _INTEGERS[type_.kind]
         case "double":
-            return ColumnCodec(_store_double, _as_it_is)
+            return ColumnCodec(_store_double, _unchanged)
         case "decimal":
             return ColumnCodec(
                 lambda value: store_decimal(value, type_.precision, type_.scale), lambda kept: Decimal(str(kept))
             )
         case "text":
-            return ColumnCodec(_store_text, _as_it_is)
+            return ColumnCodec(_store_text, _unchanged)
         case "bytes":
-            return ColumnCodec(_store_bytes, _as_it_is)
+            return ColumnCodec(_store_bytes, _unchanged)
         case "date":
             return ColumnCodec(store_date, lambda kept: date.fromisoformat(str(kept)))
         case "timestamp":
@@ -97,7 +97,7 @@ def codec_of(type_: ColumnType) -> ColumnCodec:
 
 
 def json_form(type_: ColumnType, kept: StoredValue) -> object:
-    """A kept value as change events and lists write it in JSON."""
+    """Return a stored value as change events and lists write it in JSON."""
     if kept is None:
         return None
     match type_.kind:
@@ -110,7 +110,7 @@ def json_form(type_: ColumnType, kept: StoredValue) -> object:
     return kept
 
 
-def _as_it_is(kept: StoredValue) -> object:
+def _unchanged(kept: StoredValue) -> object:
     return kept
 
 
@@ -120,7 +120,7 @@ def _store_boolean(value: object) -> StoredValue:
     else:
         found = int(value) if isinstance(value, int) and value in (0, 1) else None
     if found is None:
-        raise InvalidValueError("a boolean is true or false")
+        raise InvalidValueError("a boolean must be true or false")
     return found
 
 
@@ -137,7 +137,7 @@ def _integer_codec(kind: str) -> ColumnCodec:
             raise InvalidValueError(f"it is not from {least} to {most}")
         return value
 
-    return ColumnCodec(store, _as_it_is)
+    return ColumnCodec(store, _unchanged)
 
 
 _INTEGERS = {kind: _integer_codec(kind) for kind in RANGES}
@@ -149,7 +149,7 @@ def _store_double(value: object) -> StoredValue:
     try:
         number = float(value)
     except (ValueError, OverflowError):
-        raise InvalidValueError("it is not a number of a double's range") from None
+        raise InvalidValueError("it is not a number in the range of a double") from None
     if not math.isfinite(number):
         raise InvalidValueError("a double can't be infinite or NaN here")
     return number
@@ -169,7 +169,7 @@ def store_decimal(value: object, precision: int | None, scale: int | None) -> st
         if precision is not None:
             number = number.quantize(Decimal(1).scaleb(-(scale or 0)), context=DECIMALS)
             if number and number.adjusted() >= precision - (scale or 0):
-                raise InvalidValueError(f"it has more than {precision - (scale or 0)} digits before the point")
+                raise InvalidValueError(f"it has more than {precision - (scale or 0)} digits before the decimal point")
     except (DecimalException, ValueError):
         raise InvalidValueError("it is not a decimal number") from None
     return format(number or abs(number), "f")
@@ -177,9 +177,9 @@ def store_decimal(value: object, precision: int | None, scale: int | None) -> st
 
 def _store_text(value: object) -> StoredValue:
     if not isinstance(value, str):
-        raise InvalidValueError("it is not text; put it in quotes or cast it")
+        raise InvalidValueError("it is not text; put it in quotes or cast it to text")
     if "\0" in value:
-        raise InvalidValueError("text can't hold the character 0")
+        raise InvalidValueError("text can't have the character 0")
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -194,7 +194,7 @@ def _store_bytes(value: object) -> StoredValue:
         try:
             return bytes.fromhex(value[2:])
         except ValueError:
-            raise InvalidValueError("after \\x come hexadecimal digits in pairs") from None
+            raise InvalidValueError("\\x must be followed by pairs of hexadecimal digits") from None
     raise InvalidValueError("write bytes as X'0aff', as '\\x0aff' or as decode('Cv8=', 'base64')")
 
 
@@ -236,7 +236,7 @@ def _store_uuid(value: object) -> StoredValue:
 
 
 def _store_json(value: object) -> StoredValue:
-    """Kept as written but for white space. A JSON null is a null: a change event could not tell them apart."""
+    """Store JSON as written, without white space. A JSON null becomes a null: a change event could not tell them apart."""
     try:
         text = msgspec.json.format(value, indent=-1) if isinstance(value, str) else msgspec.json.encode(value).decode()
         msgspec.json.decode(text)
@@ -266,7 +266,7 @@ def _list_codec(element: ColumnType) -> ColumnCodec:
 
 
 def _from_json(element: ColumnType, item: object) -> object:
-    """In the JSON text of a list bytes are base64, as in change events, and JSON is not text in text."""
+    """Return an item of a list in JSON text, where bytes are base64, as in change events, and JSON is not a string."""
     if element.kind == "bytes" and isinstance(item, str) and not item.startswith("\\x"):
         try:
             return b64decode(item, validate=True)
@@ -287,20 +287,24 @@ def _kept_again(element: ColumnType, item: object) -> StoredValue:
 
 
 def stored(value: object, column: Column) -> StoredValue:
-    """A value as the column keeps it."""
+    """Return a value in the stored form of a column."""
     kept = None
     if value is not None:
         try:
             kept = codec_of(column.type).store(value)
         except InvalidValueError as why:
-            raise SqlError(f"column {column.name!r} is {column.type} and can't hold {shown(value)}: {why}") from None
+            raise SqlError(f"column {column.name!r} is {column.type} and can't store {shown(value)}: {why}") from None
     if kept is None and not column.nullable:
         raise ConstraintError(f"column {column.name!r} can't be null")
     return kept
 
 
 def stored_column(values: Sequence[Any], column: Column) -> Sequence[StoredValue]:
-    """The same for many values at once, which are mostly of the right type already."""
+    """Return many values in the stored form of a column.
+
+    Fast path of `stored`: values that all have the right Python type are checked together.
+    `tests/unit/sql/tables/test_values.py` holds both equal.
+    """
     present = values
     if column.nullable and None in values:
         present = [value for value in values if value is not None]
@@ -314,7 +318,7 @@ def stored_column(values: Sequence[Any], column: Column) -> Sequence[StoredValue
 
 
 def bound(value: object) -> StoredValue:
-    """A parameter as SQLite takes it where no column says what it should be."""
+    """Return a parameter as SQLite accepts it where no column determines its type."""
     match value:
         case None | int() | float() | str() | bytes():
             return int(value) if isinstance(value, bool) else value
@@ -326,7 +330,10 @@ def bound(value: object) -> StoredValue:
             return str(value)
         case list() | tuple() | dict():
             return msgspec.json.encode(value).decode()
-    raise SqlError(f"a parameter can't be a {type(value).__name__}")
+    raise SqlError(
+        f"a parameter can't be a {type(value).__name__}; use a type that JSON has, or bytes, a date, a time, a UUID or a"
+        " Decimal"
+    )
 
 
 def _all_fit(values: Sequence[Any], kind: ColumnKind) -> bool:
@@ -342,7 +349,7 @@ def _all_fit(values: Sequence[Any], kind: ColumnKind) -> bool:
 
 
 def _doubles(values: Sequence[Any]) -> list[float] | None:
-    """Numbers of any kind as doubles, if all of them can be."""
+    """Return numbers of any kind as doubles, or `None` if one of them can't be converted."""
     if not set(map(type, values)) <= {int, float, Decimal}:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Statements on the writer's connection: transactions, savepoints, the images of changed rows.
+"""The writer's connection to SQLite: runs transactions of clients with savepoints, and records the changes of rows.
 
 Everything here runs in the writer's thread.
 """
@@ -45,16 +45,16 @@ _CHECKPOINT_PAGES = 4096
 
 
 class _PreparedStatement(NamedTuple):
-    """A statement of a transaction, ready to run."""
+    """A statement of a transaction with its program and parameters."""
 
     statement: Write | Query
     program: Program
     given: Sequence[Parameters]
-    """Parameters for each time that it is run."""
+    """The parameters of each run."""
 
     @property
     def is_single(self) -> bool:
-        """Whether it is one step for SQLite."""
+        """Whether SQLite runs it in one step."""
         rows = len(self.program.rows) if isinstance(self.program, InsertRows) else 1
         return rows * len(self.given) == 1
 
@@ -73,24 +73,24 @@ class WriterConnection:
         self._durable: dict[TableId, Offset] | None = None
         self._wal_pages = 0
         connection.set_wal_hook(self._grown)
-        self._is_ours = True
-        """Whether the statement that is prepared is one of our own, which may do anything."""
+        self._is_internal = True
+        """Whether the next statement is an internal one, which may do anything."""
         authorize = allow(catalog.events, writes=True)
-        connection.authorizer = lambda *action: apsw.SQLITE_OK if self._is_ours else authorize(*action)
+        connection.authorizer = lambda *action: apsw.SQLITE_OK if self._is_internal else authorize(*action)
         connection.preupdate_hook(self.recorder.hook)
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction is open. SQLite ends one by itself when a statement is interrupted or out of memory."""
+        """Whether a transaction is open. SQLite rolls one back by itself when a statement is interrupted or out of memory."""
         return self._connection.in_transaction
 
     def begin(self, ts: int, snapshots: Mapping[TableId, Sequence[RouteSnapshot]]) -> None:
-        self._ours("BEGIN IMMEDIATE")
+        self._execute_internal("BEGIN IMMEDIATE")
         self.recorder.begin(ts, snapshots)
 
     def commit(self, reached: Mapping[TableId, Offset]) -> None:
         self._rows.reached(reached)
-        self._ours("COMMIT")
+        self._execute_internal("COMMIT")
         self._reached.update(reached)
 
     @property
@@ -98,30 +98,30 @@ class WriterConnection:
         return self._wal_pages >= _CHECKPOINT_PAGES
 
     def checkpoint(self) -> Mapping[TableId, Offset] | None:
-        """Sync what was committed, and say which changes are durable in the tables from now on, if there are new ones."""
+        """Sync what was committed, and return the offsets up to which changes are durable now, or `None` if nothing is new."""
         if self._reached == self._durable:
             return None
         self._file.note_backfill()
         written, copied = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         self._wal_pages = 0
         if written != copied:
-            # A reader still needs the older pages; there will be another checkpoint.
+            # A reader still needs older pages; the next checkpoint copies the rest.
             return None
         self._durable = dict(self._reached)
         return self._durable
 
     def roll_back(self) -> None:
         if self._connection.in_transaction:
-            self._ours("ROLLBACK")
+            self._execute_internal("ROLLBACK")
 
     def bring_up(self, log: TableLog) -> int:
-        """Make the tables what the log says, in one transaction."""
+        """Apply what the log has beyond the tables, in one transaction, and return the number of changes."""
         self._connection.preupdate_hook(None)
         try:
-            self._ours("BEGIN IMMEDIATE")
+            self._execute_internal("BEGIN IMMEDIATE")
             applied = self._rows.bring_up(self._catalog.events.values(), log)
             check_sealed(self._connection)
-            self._ours("COMMIT")
+            self._execute_internal("COMMIT")
             self._reached = self._rows.offsets()
         except BaseException:
             self.roll_back()
@@ -131,39 +131,39 @@ class WriterConnection:
         return applied
 
     def try_out(self, table: Table) -> None:
-        """Make a table and take it back: what the log has once can't be refused any more."""
+        """Create a table and roll that back, because a table that is in the log can't be rejected any more."""
         TableEvents(table, self._limits)
-        self._ours("BEGIN IMMEDIATE")
+        self._execute_internal("BEGIN IMMEDIATE")
         self._rows.create(table)
-        self._ours("ROLLBACK")
+        self._execute_internal("ROLLBACK")
 
     def change_schema(self, table: Table, drops: tuple[TableId, str] | None) -> None:
-        self._ours("BEGIN IMMEDIATE")
+        self._execute_internal("BEGIN IMMEDIATE")
         if drops is not None:
             self._rows.drop(*drops)
         else:
             self._rows.create(table)
-        self._ours("COMMIT")
+        self._execute_internal("COMMIT")
         self._reached = self._rows.offsets()
 
     @property
     def was_preempted(self) -> bool:
-        """Whether the last transaction was stopped only because its turn was over."""
+        """Whether the last transaction was stopped only because its time slice was over."""
         return self._guard.was_preempted
 
-    def run(self, job: WriteJob, turn: TimeSlice) -> None:
-        """One transaction of a client inside the group's. What it did is gone when it raises."""
+    def run(self, job: WriteJob, time_slice: TimeSlice) -> None:
+        """Run one transaction of a client within the group's transaction. It is rolled back if it raises."""
         job.results, job.firsts = [], []
         steps = [
             _PreparedStatement(statement, self._catalog.program(statement), _given(statement, params))
             for statement, params in zip(job.statements, job.params, strict=True)
         ]
         mark = self.recorder.transaction(job.tx)
-        # What SQLite does in one step it undoes by itself.
+        # SQLite rolls back a single step by itself.
         alone = len(steps) == 1 and steps[0].is_single
         if not alone:
-            self._ours(f"SAVEPOINT {_SAVEPOINT}")
-        self._guard.start(turn=turn)
+            self._execute_internal(f"SAVEPOINT {_SAVEPOINT}")
+        self._guard.start(time_slice=time_slice)
         try:
             for step in steps:
                 before = len(self.recorder)
@@ -176,10 +176,10 @@ class WriterConnection:
             self.recorder.back_to(mark)
             if self._connection.in_transaction:
                 if not alone:
-                    self._ours(f"ROLLBACK TO {_SAVEPOINT}")
-                    self._ours(f"RELEASE {_SAVEPOINT}")
+                    self._execute_internal(f"ROLLBACK TO {_SAVEPOINT}")
+                    self._execute_internal(f"RELEASE {_SAVEPOINT}")
                 elif self.recorder.refusal is not None:
-                    # The statement went through before it could be stopped.
+                    # The statement completed before it could be stopped.
                     self.roll_back()
             refusal = self.recorder.refusal or self._guard.refusal
             if refusal is not None:
@@ -188,14 +188,14 @@ class WriterConnection:
         finally:
             self._guard.stop()
         if not alone:
-            self._ours(f"RELEASE {_SAVEPOINT}")
+            self._execute_internal(f"RELEASE {_SAVEPOINT}")
 
     def judged(self, error: Exception) -> Exception:
-        """See `table_file.judged`."""
+        """Call `table_file.judged` for this connection."""
         return judged(self._connection, error)
 
     def read_snapshot(self, snapshot: RouteSnapshot, tx: str) -> RouteSnapshot:
-        """Record the next rows of a snapshot, and give how far it is with them. The transaction sees no other change."""
+        """Record the next rows of a snapshot, and return its progress. The transaction makes no other change."""
         of = next(of for of in self._catalog.events.values() if of.table.id == snapshot.table)
         limits = self._limits
         rows, is_done = self._rows.behind(of.table, snapshot.last_key, limits.snapshot_rows, limits.snapshot_bytes)
@@ -206,14 +206,14 @@ class WriterConnection:
         return msgspec.structs.replace(snapshot, rows=snapshot.rows + len(rows), last_key=last_key, is_done=is_done)
 
     def close(self) -> None:
-        """Leave one file that has everything, if no reader is in the way."""
+        """Close the connection, which copies everything into one file if no reader prevents it."""
         self.recorder.close()
         self._file.note_backfill()
         self._connection.close()
         self._file.forget_backfill()
 
     def abandon(self) -> None:
-        """Leave the files as they are: they are damaged."""
+        """Close the connection and leave the files, which are damaged, as they are."""
         self.recorder.close()
         abandon(self._connection)
 
@@ -221,13 +221,13 @@ class WriterConnection:
         self._wal_pages = pages
         return apsw.SQLITE_OK
 
-    def _ours(self, sql: str) -> None:
-        self._is_ours = True
+    def _execute_internal(self, sql: str) -> None:
+        self._is_internal = True
         self._connection.execute(sql)
 
     def _run_step(self, step: "_PreparedStatement") -> Result:
         statement, program, given = step
-        self._is_ours = False
+        self._is_internal = False
         try:
             if isinstance(program, InsertRows):
                 return self._insert(program, given)
@@ -236,7 +236,7 @@ class WriterConnection:
                 return result_of(fetched, program.returning.types if program.returning else None, self._catalog.find)
             return self._change(statement, program, given)
         finally:
-            self._is_ours = True
+            self._is_internal = True
 
     def _change(self, statement: Write, program: SqliteStatement, given: Sequence[Parameters]) -> Result:
         connection = self._connection
@@ -252,7 +252,7 @@ class WriterConnection:
         connection = self._connection
         rows = rows_to_store(program, given)  # type: ignore[arg-type]
         if program.is_plain:
-            self._insert_plain(program, rows)
+            self._fast_insert(program, rows)
             return _written("insert", len(rows))
         before = connection.total_changes()
         clauses = [values_for(program.parameters, params) for params in given]
@@ -263,8 +263,13 @@ class WriterConnection:
         fetched = [fetch(connection, self._guard, program.sql, row, self._limits, self._limits.query_rows) for row in bound]
         return self._returned("insert", fetched, program.returning.types, connection.total_changes() - before)
 
-    def _insert_plain(self, program: InsertRows, rows: Sequence[tuple[StoredValue, ...]]) -> None:
-        """Without a look at each row: they go in as they are, or the statement fails."""
+    def _fast_insert(self, program: InsertRows, rows: Sequence[tuple[StoredValue, ...]]) -> None:
+        """Fast path of `_insert`: record rows without the hook of SQLite, because they are inserted as they are or the
+        statement fails.
+
+        Triggered by an INSERT of plain values without ON CONFLICT and RETURNING; `tests/property/test_tables.py` checks both
+        against one model.
+        """
         connection = self._connection
         of = self._catalog.events[program.table.name]
         self.recorder.inserted(of, rows)
@@ -277,7 +282,7 @@ class WriterConnection:
             key = zip(program.table.primary_key, of.key_of(failed), strict=True)
             told = ", ".join(f"{name} = {shown(value)}" for name, value in key)
             raise ConstraintError(
-                f"table {program.table.name!r} has a row with {told} already; use ON CONFLICT to say what to do then"
+                f"table {program.table.name!r} already has a row with {told}; use ON CONFLICT to say what to do then"
             ) from None
         finally:
             connection.preupdate_hook(self.recorder.hook)
@@ -297,7 +302,7 @@ def _is_many(statement: Write | Query, params: Parameters) -> bool:
 
 
 def _given(statement: Write | Query, params: Parameters) -> Sequence[Parameters]:
-    """The parameters for each time that the statement is run."""
+    """Return the parameters of each run of the statement."""
     return params if _is_many(statement, params) else [params]  # type: ignore[return-value]
 
 

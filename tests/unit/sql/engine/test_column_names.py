@@ -86,13 +86,13 @@ async def test_errors_have_their_place() -> None:
             (
                 "INSERT INTO chat.messages (id, bdy) VALUES (1, 2)",
                 32,
-                "table 'chat.messages' has no column 'bdy'; it has id, body",
+                "table 'chat.messages' has no column 'bdy'; use id, body",
             ),
             ("INSERT INTO chat.messages (id, Id) VALUES (1, 2)", 32, "column 'Id' is named twice"),
             (
                 "INSERT INTO chat.messages (id) VALUES (1) ON CONFLICT (bdy) DO NOTHING",
                 56,
-                "table 'chat.messages' has no column 'bdy'; it has id, body",
+                "table 'chat.messages' has no column 'bdy'; use id, body",
             ),
             ("SELECT * FROM messages", 15, "there is no table, topic or alias 'messages'; did you mean 'chat.messages'?"),
             ("SELECT * FROM app.nwe", 15, "there is no table, topic or alias 'app.nwe'; did you mean 'app.new'?"),

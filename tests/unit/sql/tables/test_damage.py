@@ -249,6 +249,6 @@ async def test_damage_that_nothing_can_mend_is_said_and_the_file_is_left_as_it_i
         broker.store.commit(Changes(trims=[(changes_partition(table), broker.changes.bounds(table).end)]))
         flipped(tmp_path / FILE_NAME, 8 * 30)
         damaged = (tmp_path / FILE_NAME).read_bytes()
-        with pytest.raises(CorruptionError, match=r"'app\.t' and has no checkpoint of their rows: bring back a copy"):
+        with pytest.raises(CorruptionError, match=r"'app\.t' and has no checkpoint of their rows: restore a copy"):
             await open_tables(tmp_path, broker)
         assert (tmp_path / FILE_NAME).read_bytes() == damaged

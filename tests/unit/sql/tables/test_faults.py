@@ -125,14 +125,14 @@ class _FailingCommits:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.failing = True
-        ours = WriterConnection._ours
+        ours = WriterConnection._execute_internal
 
         def refuse(execution: WriterConnection, sql: str) -> None:
             if sql == "COMMIT" and self.failing:
                 raise apsw.FullError("database or disk is full")
             ours(execution, sql)
 
-        monkeypatch.setattr(WriterConnection, "_ours", refuse)
+        monkeypatch.setattr(WriterConnection, "_execute_internal", refuse)
 
 
 @on_loop
@@ -278,7 +278,7 @@ async def test_a_file_of_another_log_is_not_taken_for_this_one(tmp_path: Path) -
         await tables.close()
         (tmp_path / "a" / FILE_NAME).rename(tmp_path / "b" / FILE_NAME)
         for _ in range(2):
-            with pytest.raises(CorruptionError, match="not of this log"):
+            with pytest.raises(CorruptionError, match="not to this log"):
                 await Tables.open(tmp_path / "b", broker, ManualClock(), DEFAULT_LIMITS)
             as_older_version(tmp_path / "b" / FILE_NAME)
 
@@ -304,7 +304,7 @@ async def test_rows_that_are_ahead_of_the_log_are_made_again_from_it(tmp_path: P
 
 
 @on_loop
-async def test_a_job_that_nobody_foresaw_to_fail_is_answered_and_the_next_one_runs(
+async def test_a_job_that_fails_unexpectedly_is_answered_and_the_next_one_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running_tables(tmp_path) as sql:
@@ -313,7 +313,7 @@ async def test_a_job_that_nobody_foresaw_to_fail_is_answered_and_the_next_one_ru
             patched.setattr("tailrace.sql.tables.change_recorder.ChangeRecorder.batches", lambda _: 1 / 0)
             with pytest.raises(TailraceError, match="ZeroDivisionError"):
                 await sql.run(INSERT, [1])
-        assert "nobody foresaw" in caplog.text
+        assert "Unexpected internal error in a statement" in caplog.text
         await sql.run(INSERT, [1])
         assert await sql.value(COUNT) == 1
 

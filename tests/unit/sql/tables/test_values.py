@@ -110,7 +110,7 @@ def test_a_value_is_kept_in_one_form_and_read_as_its_type(
 def test_what_does_not_fit_is_refused_with_column_type_and_value(type_: ColumnType, given: object) -> None:
     with pytest.raises(SqlError) as refused:
         stored(given, Column("amount", type_))
-    assert f"column 'amount' is {type_} and can't hold" in str(refused.value)
+    assert f"column 'amount' is {type_} and can't store" in str(refused.value)
     assert len(str(refused.value)) < 400
 
 
