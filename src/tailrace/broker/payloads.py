@@ -22,10 +22,9 @@ from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import Limits
 from tailrace.model.record import DIGEST_BYTES, PayloadReference, reference_to
-from tailrace.store.contract import PayloadStore, Store
+from tailrace.store.contract import PayloadStore, Store, scan_keys
 
 _REFERENCE = Struct(f">{DIGEST_BYTES}sQ")
-_READ_AT_ONCE = 1_000
 _FORGOTTEN_AT_ONCE = 1_000
 _REMOVED_AT_ONCE = 50
 """Publishes with large values wait for the removal of at most so many."""
@@ -94,16 +93,9 @@ class PayloadReferences:
 
     def sizes(self, partition: PartitionId) -> Iterator[tuple[Offset, int]]:
         """Return the offsets of a partition that refer to payloads, in order, and the payloads' sizes."""
-        prefix = keys.payloads_of_partition(partition)
-        start = b""
-        while True:
-            found = self._store.range(prefix, start, _READ_AT_ONCE)
-            for key, value in found:
-                use = _use(key, value)
-                yield use.offset, use.reference.size
-            if len(found) < _READ_AT_ONCE:
-                return
-            start = found[-1][0][len(prefix) :] + b"\0"
+        for key, value in scan_keys(self._store, keys.payloads_of_partition(partition)):
+            use = _use(key, value)
+            yield use.offset, use.reference.size
 
     def _referring_partitions(self) -> Iterator[PartitionId]:
         """Find the partitions with references by one lookup for each."""

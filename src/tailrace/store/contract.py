@@ -151,3 +151,22 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Finish what is in flight, make it durable, release the folder. Calling it again does nothing."""
+
+
+def range_pages(store: Store, prefix: bytes, page_keys: int = 1_000) -> Iterator[Sequence[tuple[bytes, bytes]]]:
+    """Yield the settled keys that start with `prefix` and their values, in order, a page at a time.
+
+    The memory is bounded by a page. Each page is read when it is asked for, so pages may see different commits.
+    """
+    start = b""
+    while page := store.range(prefix, start, page_keys):
+        yield page
+        if len(page) < page_keys:
+            return
+        start = page[-1][0][len(prefix) :] + b"\0"
+
+
+def scan_keys(store: Store, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the settled keys that start with `prefix` and their values, in order. They are read in pages."""
+    for page in range_pages(store, prefix):
+        yield from page

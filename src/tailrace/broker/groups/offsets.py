@@ -28,10 +28,9 @@ from tailrace.model.group import CommittedOffset, Lag, OffsetCommit
 from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_group_name
-from tailrace.store.contract import Store
+from tailrace.store.contract import Store, scan_keys
 
 _VALUE = Struct(">qiQ")
-_SCAN_KEYS = 1_000
 
 Check = Callable[[], None]
 """Raises if the change may no longer be made. Called when the change is decided."""
@@ -57,9 +56,9 @@ class GroupOffsets:
         self._limits = limits
 
     def load(self) -> None:
-        for key, _ in self._scan(keys.GROUPS):
+        for key, _ in scan_keys(self._store, keys.GROUPS):
             self._names.store(keys.group_of(key))
-        for key, value in self._scan(keys.OFFSETS):
+        for key, value in scan_keys(self._store, keys.OFFSETS):
             self._names.committed(keys.read_offset_key(key)[1], _VALUE.unpack_from(value)[2])
 
     @property
@@ -133,7 +132,7 @@ class GroupOffsets:
 
     def all_committed(self) -> Iterator[tuple[str, CommittedOffset]]:
         """Yield every group with each of its offsets. May be called from any thread."""
-        for key, value in self._scan(keys.OFFSETS):
+        for key, value in scan_keys(self._store, keys.OFFSETS):
             partition, group = keys.read_offset_key(key)
             live = self._topics.by_id(partition.topic_id)
             if live is not None:
@@ -142,7 +141,7 @@ class GroupOffsets:
     def total_lags(self) -> dict[tuple[str, str], int]:
         """Return the lag of each group in each topic, for the metrics. May be called from any thread."""
         totals: dict[tuple[str, str], int] = {}
-        for key, value in self._scan(keys.OFFSETS):
+        for key, value in scan_keys(self._store, keys.OFFSETS):
             partition, group = keys.read_offset_key(key)
             live = self._topics.by_id(partition.topic_id)
             if live is None:
@@ -268,15 +267,6 @@ class GroupOffsets:
                 f" ({self._limits.offset_metadata_bytes})"
             )
         return _Target(live, partition, commit)
-
-    def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        start = b""
-        while True:
-            found = self._store.range(prefix, start, _SCAN_KEYS)
-            yield from found
-            if len(found) < _SCAN_KEYS:
-                return
-            start = found[-1][0][len(prefix) :] + b"\0"
 
 
 class _Target(NamedTuple):

@@ -11,7 +11,7 @@ from itertools import islice
 from tailrace.broker.commits import Change, Committer, Draft
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes
-from tailrace.store.contract import Store
+from tailrace.store.contract import Store, range_pages
 
 _PAGE_KEYS = 500
 _EVICTED_SHARE = 10
@@ -64,15 +64,10 @@ class IdleStates:
         """Delete the states that were idle for too long, and return how many."""
         oldest_ms = self._clock.now_ms() - self._idle_seconds * 1000
         deleted = 0
-        start = b""
-        while True:
-            page = self._store.range(self._prefix, start, _PAGE_KEYS)
+        for page in range_pages(self._store, self._prefix, _PAGE_KEYS):
             idle = [key for key, value in page if self._updated_ms(value) < oldest_ms]
             if idle:
                 deleted += await self._delete(idle, oldest_ms)
-            if len(page) < _PAGE_KEYS:
-                break
-            start = page[-1][0][len(self._prefix) :] + b"\0"
         self._counts.clear()
         self.expired += deleted
         return deleted

@@ -26,9 +26,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.names import TopicPattern
 from tailrace.model.queue import DEAD_LETTERS, DEFAULT_MAX_DELIVERIES, ReceiveRequest
 from tailrace.model.topic import Topic
-from tailrace.store.contract import Store
-
-_SCAN_KEYS = 1_000
+from tailrace.store.contract import Store, scan_keys
 
 
 class StoredQueue(msgspec.Struct, frozen=True):
@@ -137,10 +135,10 @@ class QueueRegistry:
         """Held while queues or shares are made."""
 
     def load(self) -> None:
-        for key, value in _scan(self._store, keys.QUEUES):
+        for key, value in scan_keys(self._store, keys.QUEUES):
             name = keys.queue_of(key)
             self._queues[name] = self._new(name, msgspec.msgpack.decode(value, type=StoredQueue))
-        for key, value in _scan(self._store, keys.SHARES):
+        for key, value in scan_keys(self._store, keys.SHARES):
             partition, name = keys.read_share_key(key)
             self._listener.share_added(self._queues[name], partition, decode_state(value))
 
@@ -258,10 +256,3 @@ class QueueRegistry:
 
 def _unknown(group: str) -> UnknownGroupError:
     return UnknownGroupError(f"there is no queue of the group {group!r}; its first receive makes it")
-
-
-def _scan(store: Store, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    start = b""
-    while found := store.range(prefix, start, _SCAN_KEYS):
-        yield from found
-        start = found[-1][0][len(prefix) :] + b"\0"

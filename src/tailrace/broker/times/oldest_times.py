@@ -22,7 +22,7 @@ from typing import NamedTuple
 from tailrace.broker import keys
 from tailrace.broker.reading.scan import ScanRange
 from tailrace.model.ids import Offset, PartitionId
-from tailrace.store.contract import Store
+from tailrace.store.contract import Store, range_pages
 
 _RUN = Struct(">qq")
 _CHUNK_RUNS = 64
@@ -194,12 +194,9 @@ class SavedTimes:
             yield from chunk.runs()
 
     def chunks(self, partition: PartitionId) -> Iterator[TimeRunChunk]:
-        prefix = keys.times_of_partition(partition)
-        start = b""
-        while found := self._store.range(prefix, start, _CHUNKS_AT_ONCE):
-            for key, packed in found:
+        for page in range_pages(self._store, keys.times_of_partition(partition), _CHUNKS_AT_ONCE):
+            for key, packed in page:
                 yield TimeRunChunk(keys.first_offset_of_times(key), packed)
-            start = found[-1][0][len(prefix) :] + b"\0"
 
     def chunk(self, partition: PartitionId, first: Offset) -> TimeRunChunk | None:
         packed = self._store.get(keys.times_key(partition, first))

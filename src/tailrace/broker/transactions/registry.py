@@ -13,9 +13,7 @@ from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import LimitExceededError
 from tailrace.model.ids import ProducerId
 from tailrace.model.limits import Limits
-from tailrace.store.contract import Store
-
-_SCAN_KEYS = 1_000
+from tailrace.store.contract import Store, range_pages
 
 
 class TransactionRegistry:
@@ -108,15 +106,11 @@ class TransactionalIdExpiry:
         """Remove the ids that were idle for `transactional_id_idle_seconds` and return how many."""
         oldest_ms = self._clock.now_ms() - self._limits.transactional_id_idle_seconds * 1000
         removed = 0
-        start = b""
-        while True:
-            found = self._store.range(keys.TRANSACTIONS, start, _SCAN_KEYS)
-            idle = [key for key, value in found if _is_idle(read_transaction(value), oldest_ms)]
+        for page in range_pages(self._store, keys.TRANSACTIONS):
+            idle = [key for key, value in page if _is_idle(read_transaction(value), oldest_ms)]
             if idle:
                 removed += await self._remove(idle, oldest_ms)
-            if len(found) < _SCAN_KEYS:
-                return removed
-            start = found[-1][0][len(keys.TRANSACTIONS) :] + b"\0"
+        return removed
 
     async def _remove(self, idle: Sequence[bytes], oldest_ms: int) -> int:
         gone: list[bytes] = []
