@@ -128,7 +128,7 @@ class CheckpointBacklog:
         self._progress.set()
 
     def stop(self) -> None:
-        """Wake the maintenance thread so that it ends; nobody waits from now on."""
+        """Wake the maintenance thread so that it ends. Writers do not wait from now on."""
         self._is_stopped = True
         self.wake_up.set()
 

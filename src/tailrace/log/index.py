@@ -45,7 +45,7 @@ _COUNTERS_AT_ONCE = 4096
 """Partitions that share a value, at most: 200 KB."""
 _NO_SEGMENT = Position(-1)
 NO_TIMESTAMP = -1 << 63
-_FORGET_AT_LEAST = 16
+_MIN_FORGOTTEN = 16
 """With many partitions each has few locations, and copying a list to drop one of them costs more than keeping it."""
 
 
@@ -99,13 +99,13 @@ class PartitionIndex:
 
     def forget_saved(self, cursor: int) -> bool:
         """Drop the saved locations below the cursor, if there are many. Return whether there may be more to drop later."""
-        if self.saved < _FORGET_AT_LEAST:
+        if self.saved < _MIN_FORGOTTEN:
             return False
         count = bisect_left(self.locations, cursor, hi=self.saved, key=cursor_of)
-        if count >= _FORGET_AT_LEAST:
+        if count >= _MIN_FORGOTTEN:
             self.locations = self.locations[count:]
             self.saved -= count
-        return self.saved >= _FORGET_AT_LEAST
+        return self.saved >= _MIN_FORGOTTEN
 
 
 class SavedIndex:

@@ -94,7 +94,7 @@ class Log:
         self._high_mark.start()
 
     def close(self) -> None:
-        """Seal the log, save a checkpoint and let go of the folder. Called when nothing is written any more."""
+        """Seal the log, save a checkpoint and release the folder. Called when nothing is written any more."""
         self._stop()
         for thread in self._threads:
             if thread.is_alive():

@@ -75,13 +75,13 @@ def diagnose_end(
                     if later.synced > end:
                         return CorruptionError(
                             f"{fault}The frame at {later.position} shows that the log was synced up to {later.synced},"
-                            " so stored bytes have changed. Nothing was changed; see `tailrace fsck`"
+                            " so stored bytes have changed. The folder was left as it is; see `tailrace fsck`"
                         )
     for source, synced in evidence:
         if synced > end:
             return LostEndError(
                 f"{fault}The log can be read up to position {end}, but was synced up to {synced} according to {source}:"
-                " the log has lost its end. Nothing was changed; restore the folder from a backup",
+                " the log has lost its end. The folder was left as it is; restore it from a backup",
                 end,
             )
     return None

@@ -164,7 +164,7 @@ def _opening_error(folder: Path, error: Exception) -> Exception:
 
 
 def _state_error(error: Exception) -> Exception:
-    """Turn an exception of RocksDB's bindings, which are told apart by their text only, into an error of ours."""
+    """Turn an exception of RocksDB's bindings, which differ only in their text, into an error of ours."""
     if isinstance(error, TailraceError):
         return error
     text = str(error)

@@ -1,4 +1,4 @@
-"""Groups of commits on their way into the log: encoded, appended, made as durable as the setting says, shown to readers.
+"""Writes groups of commits to the log: encodes and appends them, makes them durable as configured, shows them to readers.
 
 One thread calls `write` and `seal` (`store.group_commit`). With `relaxed` durability another thread syncs. The log's lock
 guards the catalog while a group becomes visible.
@@ -121,7 +121,7 @@ class LogWriter:
         )
 
     def write(self, group: Sequence[SequencedCommit]) -> None:
-        """Append the group, make it as durable as the setting says, and show it to readers.
+        """Append the group, make it durable as configured, and show it to readers.
 
         Raises `StorageFullError` if nothing of the group was written.
         """
@@ -165,7 +165,7 @@ class LogWriter:
             self._seal()
 
     def roll_if(self, is_worth_cleaning: Callable[[SegmentUsage, int], bool]) -> None:
-        """Close the active segment if the function, called with its usage and size, says so. Then the cleaner can have it."""
+        """Close the active segment if the function returns true for its usage and size, so that it can be cleaned."""
         with self._write_lock:
             active = self._catalog.active
             if not self._segment.is_empty and is_worth_cleaning(active, self._segment.position - active.base):

@@ -113,8 +113,8 @@ class EmbeddedStore:
         return index.size() if start is None else self._lookup.size_from(index, start)
 
     def batch_for_time(self, partition: PartitionId, timestamp_ms: int) -> Offset | None:
-        place = self._lookup.for_time(self._partition(partition), timestamp_ms)
-        return Offset(place.base_offset) if place else None
+        location = self._lookup.for_time(self._partition(partition), timestamp_ms)
+        return Offset(location.base_offset) if location else None
 
     def batch_for_size(self, partition: PartitionId, keep_bytes: int) -> Offset:
         return Offset(self._lookup.for_size(self._partition(partition), keep_bytes))

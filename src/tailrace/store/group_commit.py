@@ -2,7 +2,7 @@
 
 Commits that arrive while a group is written form the next group. The thread passes each group to the log writer and answers
 its commits when that returns. A full disk fails everything in flight and the store continues. Any other failure is final,
-because nobody can know what is on the disk then.
+because it is unknown what is on the disk then.
 """
 
 import threading
@@ -224,7 +224,7 @@ class GroupCommit:
             self._fail(group, _failure(error), final=True)
             raise
         now = self._clock.monotonic()
-        # The clock is read once for the group, and its oldest commit, which waited longest, stands for all of them.
+        # The clock is read once for the group, and all of its commits count as long as the oldest, which waited longest.
         stats.commit_seconds.observe(now - group[0].submitted_at, len(group))
         with self._lock:
             self._sequencer.settle(group)
