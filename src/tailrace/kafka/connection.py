@@ -50,16 +50,20 @@ class ConnectionState(Enum):
     """Nothing is read or sent any more."""
 
 
+# Members of an enum are slow to look up, and these are needed for each request.
+_SERVING = ConnectionState.SERVING
+
+
 class KafkaConnection(asyncio.BufferedProtocol):
     def __init__(self, shared: SharedContext, number: int) -> None:
         self._shared = shared
         self._limits = shared.limits
         self._number = number
         self._loop = asyncio.get_running_loop()
-        self._state = ConnectionState.SERVING
+        self._state = _SERVING
         self._reader = RequestReader(shared, lambda: shared.registry.wait_for_memory(self), self._loop.time)
         self._is_reading = True
-        """Whether the transport reads. It pauses while there is no room for what may come."""
+        """Whether the transport reads. It pauses while there is no memory for more."""
         self._pending: deque[PendingResponse] = deque()
         """Responses to the requests that have been started, in order."""
         self._unsent = _UnsentResponses()
@@ -93,7 +97,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._shared.traffic.bytes_in += nbytes
         self._last_byte_at = self._loop.time()
-        if self._state is not ConnectionState.SERVING:
+        if self._state is not _SERVING:
             return
         try:
             has_requests = self._reader.received(nbytes)
@@ -149,7 +153,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def memory_was_released(self) -> None:
-        """Go on reading if there is room now: another connection has released memory."""
+        """Continue if there is memory now: another connection has released some."""
         if not self._transport.is_closing():
             self._start_requests()
 
@@ -164,13 +168,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 if self._pending and (is_exclusive or self._pending[-1].is_exclusive):
                     break
                 self._start(requests.popleft(), is_exclusive)
-            if (
-                requests
-                or reader.is_in_request
-                or not reader.has_unparsed
-                or self._state is not ConnectionState.SERVING
-                or reader.is_full()
-            ):
+            if requests or self._state is not _SERVING or not reader.can_parse_more():
                 break
             try:
                 reader.parse_more()
@@ -184,7 +182,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _start(self, request: bytearray, is_exclusive: bool) -> None:
         try:
             response = self._shared.dispatcher.dispatch(request, self.client)
-        except Exception as error:  # noqa: BLE001  the request costs its client the connection, and the listener goes on
+        except Exception as error:  # noqa: BLE001  the request costs its client the connection, and no other
             self._fail(error)
             return
         if isinstance(response, PendingResponse):
@@ -238,7 +236,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 parts += pending.response
             if pending.held is not None:
                 self._unsent.answers.append(pending.held)
-        self._reader.answered(answered, request_bytes)
+        self._reader.release(answered, request_bytes)
         if parts:
             self._last_byte_at = self._loop.time()
             if len(parts) == 1:
@@ -258,19 +256,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._unsent.release()
 
     def _update_reading(self) -> None:
-        """Read while there is room for what may come."""
+        """Pause or resume reading, depending on whether there is memory for more."""
         if self._transport.is_closing():
             return
-        reader = self._reader
-        if reader.is_in_request:
-            wanted = reader.has_room()
-        else:
-            wanted = (
-                self._unsent.paused_at is None
-                and self._state is ConnectionState.SERVING
-                and not reader.has_unparsed
-                and reader.has_room()
-            )
+        wanted = self._reader.wants_bytes(self._unsent.paused_at is None and self._state is _SERVING)
         if wanted != self._is_reading:
             self._is_reading = wanted
             if wanted:

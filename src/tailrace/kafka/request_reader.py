@@ -41,7 +41,7 @@ class UnreadableRequestError(Exception):
 
 class RequestReader:
     def __init__(self, shared: "SharedContext", wait_for_memory: Callable[[], None], now: Callable[[], float]) -> None:
-        """Call `wait_for_memory` when all connections together hold too much to go on reading."""
+        """Call `wait_for_memory` when all connections together hold too much to continue reading."""
         self._scratch = shared.scratch
         self._limits = shared.limits
         self._traffic = shared.traffic
@@ -50,7 +50,7 @@ class RequestReader:
         self._now = now
         self._partial: _PartialRequest | None = None
         self._unparsed = b""
-        """Bytes that were received and for which there was no room yet."""
+        """Bytes that were received and not parsed: the beginning of a size, or requests for which there was no memory."""
         self._held_bytes = 0
         self.requests: deque[bytearray] = deque()
         """Complete requests that have not been started."""
@@ -59,18 +59,13 @@ class RequestReader:
         self.has_begun = False
         """Whether the client has begun to send a request."""
 
-    @property
-    def is_in_request(self) -> bool:
-        return self._partial is not None
-
     def is_late(self, now: float, seconds: float) -> bool:
         """Return whether the request that is being received has taken longer than this."""
         return self._partial is not None and now - self._partial.began_at > seconds
 
     @property
     def has_unparsed(self) -> bool:
-        """Return whether the size of another request has been received."""
-        return len(self._unparsed) >= _SIZE_BYTES
+        return bool(self._unparsed)
 
     def buffer(self) -> Buffer:
         """Return the buffer for the next bytes."""
@@ -78,7 +73,7 @@ class RequestReader:
         if partial is None:
             return self._scratch
         if len(partial.data) < partial.room:
-            # Extended here and not in `has_room`: until now the event loop may hold a view of the buffer.
+            # Extended here and not in `wants_bytes`: until now the event loop may hold a view of the buffer.
             partial.data.extend(bytes(partial.room - len(partial.data)))
         return memoryview(partial.data)[partial.filled :]
 
@@ -96,22 +91,27 @@ class RequestReader:
         if partial.filled < partial.size:
             return False
         self._partial = None
-        self._add(partial.data)
+        self.requests.append(partial.data)
+        self.in_flight += 1
         return True
 
+    def can_parse_more(self) -> bool:
+        """Return whether another request has begun to arrive and there is room for one."""
+        return len(self._unparsed) >= _SIZE_BYTES and self._partial is None and not self.is_full()
+
     def parse_more(self) -> None:
-        """Go on with bytes that were received earlier."""
+        """Parse bytes that were received earlier."""
         data, self._unparsed = self._unparsed, b""
         self._parse(memoryview(data))
 
-    def has_room(self) -> bool:
-        """Return whether the request that is being received can go on, or a new one can begin.
+    def wants_bytes(self, may_begin: bool) -> bool:
+        """Return whether to read: to continue the current request, or, if it `may_begin`, the next one.
 
-        A large request gets its room step by step, as its bytes arrive.
+        A large request gets its memory step by step, as its bytes arrive.
         """
         partial = self._partial
         if partial is None:
-            return not self.is_full()
+            return may_begin and len(self._unparsed) < _SIZE_BYTES and not self.is_full()
         if partial.filled < partial.room:
             return True
         room = _room_for(partial.size, partial.filled)
@@ -129,10 +129,14 @@ class RequestReader:
             return True
         return (size > _SMALL_BYTES or in_flight >= _FEW_REQUESTS) and not self._has_memory_for(size)
 
-    def answered(self, requests: int, size: int) -> None:
+    def release(self, requests: int, size: int) -> None:
         """Release the memory of requests that have been answered."""
         self.in_flight -= requests
-        self._release(size)
+        # A response that is ready after `close` finds everything released already.
+        size = min(size, self._held_bytes)
+        self._held_bytes -= size
+        self._traffic.held_bytes -= size
+        self._registry.memory_was_released()
 
     def drop_requests(self) -> None:
         """Forget the requests that have not been started."""
@@ -141,12 +145,12 @@ class RequestReader:
 
     def close(self) -> None:
         self.drop_requests()
-        self._release(self._held_bytes)
+        self.release(0, self._held_bytes)
         self._partial = None
         self._unparsed = b""
 
     def _parse(self, data: memoryview) -> None:
-        """Cut bytes into requests as far as there is room for them, and keep the rest."""
+        """Cut bytes into requests as far as there is memory for them, and keep the rest."""
         at = 0
         end = len(data)
         while end - at >= _SIZE_BYTES:
@@ -163,7 +167,8 @@ class RequestReader:
                 at = end
                 break
             self._hold(size)
-            self._add(bytearray(data[at : at + size]))
+            self.requests.append(bytearray(data[at : at + size]))
+            self.in_flight += 1
             at += size
         if at < end:
             self._unparsed = bytes(data[at:])
@@ -174,10 +179,6 @@ class RequestReader:
         data = bytearray(room)
         data[: len(received)] = received
         self._partial = _PartialRequest(data, len(received), size, self._now())
-
-    def _add(self, request: bytearray) -> None:
-        self.requests.append(request)
-        self.in_flight += 1
 
     def _bad_size(self, begin: bytes, size: int) -> UnreadableRequestError:
         if not self.has_begun and begin in _HTTP:
@@ -200,13 +201,6 @@ class RequestReader:
     def _hold(self, size: int) -> None:
         self._held_bytes += size
         self._traffic.held_bytes += size
-
-    def _release(self, size: int) -> None:
-        # A response that is ready after `close` finds everything released already.
-        size = min(size, self._held_bytes)
-        self._held_bytes -= size
-        self._traffic.held_bytes -= size
-        self._registry.memory_was_released()
 
 
 class _PartialRequest:
