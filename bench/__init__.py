@@ -1,1 +1,1 @@
-"""Speed, measured side by side with the plainest thing that could do the same: `make bench`."""
+"""Benchmarks, each beside the simplest program that does the same or beside another product: `make bench`."""

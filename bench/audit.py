@@ -1,4 +1,4 @@
-"""The gate: a figure counts only if everything that was written is there, once and in its place."""
+"""Checks that everything that was written is stored, once and in its place. Without that a figure does not count."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,13 +20,13 @@ _FETCH_BYTES = 1 << 20
 
 
 class AuditFailure(Exception):
-    """A record is lost, doubled or out of place: the run counts for nothing."""
+    """A record is lost, duplicated or out of place, so the run does not count."""
 
 
 def check_streams(store: Store, *streams: Stream) -> None:
-    """The store holds all batches of these streams and nothing else.
+    """Check that the store holds all batches of these streams and nothing else.
 
-    The counts are checked of all partitions, the bytes of the first and the last batches of each.
+    The counts of all partitions are compared, and the content of the first and the last batches of each.
     """
     records = sum(stream.records for stream in streams)
     if store.end_cursor() != records:
@@ -43,7 +43,7 @@ def check_streams(store: Store, *streams: Stream) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """`tailrace fsck` finds nothing wrong with a folder that is closed."""
+    """Check that `tailrace fsck` finds nothing wrong with a closed folder."""
     report = run_fsck(folder)
     if report.findings:
         first = report.findings[0]
@@ -63,14 +63,14 @@ def _check_places(store: Store, stream: Stream, nth: int, place: int, end: int) 
 
 FSCK_AT_MOST_BYTES = 300 << 20
 FSCK_AT_MOST_COMMITS = 50_000
-"""What is larger takes too long. Every benchmark warms up with less than this, so each has a folder that is checked whole."""
+"""Checking larger folders takes too long. Every benchmark warms up with less, so it has one folder that is checked."""
 
 
 @contextmanager
 def new_store(
     folder: Path, durability: Durability, limits: Limits = DEFAULT_LIMITS, options: LogOptions = DEFAULT_OPTIONS
 ) -> Iterator[EmbeddedStore]:
-    """Closed at the end and, if it is not too large, checked from end to end."""
+    """Open a store, close it at the end and, if it is not too large, check it completely."""
     store = EmbeddedStore.open(folder, durability=durability, limits=limits, options=options)
     try:
         yield store
@@ -82,7 +82,7 @@ def new_store(
 
 
 def new_stream(store: EmbeddedStore, topic: int, partitions: int, ring: Ring) -> Stream:
-    """A topic of its own for a stream."""
+    """Create a topic and return a stream of batches for it."""
     topic_id = TopicId(topic)
     store.commit(Changes(creates=[(topic_id, partitions)]))
     return Stream([PartitionId(topic_id, number) for number in range(partitions)], ring)

@@ -1,7 +1,6 @@
-"""Record batches to write: built before the clock runs, and told apart when they are read back.
+"""Record batches to write, built before the clock starts and numbered.
 
-Every batch carries its number in its first record. A batch that was lost, written twice or put in the wrong place shows by
-the numbers being out of turn.
+Every batch carries its number in its first record, so a reader notices one that is lost, duplicated or out of place.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,7 @@ _MARK = b"\xa5" * _NUMBER.size
 
 
 class Shape(NamedTuple):
-    """A kind of batch."""
+    """How many records a batch has, and how large they are."""
 
     name: str
     records: int
@@ -43,7 +42,7 @@ SHAPES = {shape.name: shape for shape in (BYTES_100, BYTES_200, KB_1, KB_16, MB_
 
 
 class Ring(NamedTuple):
-    """Batches of one shape, each in memory of its own, so that writing them one after the other finds no cache warm."""
+    """Batches of one shape, each in its own memory, so that writing them one after the other finds cold caches."""
 
     batches: Sequence[Buffer]
     records: int
@@ -54,18 +53,18 @@ class Ring(NamedTuple):
         return batches * self.batch_bytes / 1e6
 
     def number_of(self, batch: Buffer) -> int:
-        """Which batch of the ring this is."""
+        """Return the number of a batch of the ring."""
         return int(_NUMBER.unpack_from(batch, self.number_at)[0])
 
 
 def ring_of_bytes(shape: Shape, total_bytes: int) -> Ring:
-    """As many batches as fill `total_bytes`, which the store may change in place. See `Scale.ring_bytes`."""
+    """Make as many batches as fill `total_bytes`. The store may change them in place. See `Scale.ring_bytes`."""
     size = len(_template(shape))
     return _ring(shape, max(1, total_bytes // size), bytearray)
 
 
 def ring_of_copies(shape: Shape, count: int) -> Ring:
-    """Batches that the store has to copy before it can set their offset, so that they can be used again at once."""
+    """Make batches that the store must copy before it sets their offset, so that they can be reused at once."""
     return _ring(shape, count, bytes)
 
 
@@ -88,14 +87,14 @@ def _template(shape: Shape) -> bytearray:
 
 
 class Stream:
-    """Batches for some partitions in turn. Whoever appends them keeps to the order, so that all can be checked later."""
+    """Yields batches for some partitions in turn. They are appended in this order, so that all can be checked later."""
 
     def __init__(self, partitions: Sequence[PartitionId], ring: Ring, appended: int = 0) -> None:
         self.partitions = partitions
         self.ring = ring
         self._batches = ring.batches
         self.appended = appended
-        """Batches handed out so far."""
+        """The number of batches yielded so far."""
 
     def next(self) -> Changes:
         number = self.appended
@@ -105,15 +104,15 @@ class Stream:
         return Changes(appends=(Append(partition, batch, self.ring.records, TIMESTAMP),))
 
     def each(self, count: int) -> Iterator[Changes]:
-        """The next so many, each made when it is asked for."""
+        """Yield the next batches, each made when it is needed."""
         return (self.next() for _ in range(count))
 
     def take(self, count: int) -> list[Changes]:
-        """The same made at once, before the clock runs."""
+        """Make the next batches at once, before the clock starts."""
         return list(self.each(count))
 
     def take_raw(self, topic: str, count: int) -> list[RawBatch]:
-        """The same for the broker, which knows topics by name."""
+        """Make the next batches for the broker, which takes topics by name."""
         return [RawBatch(topic, only.partition.number, only.batch) for changes in self.each(count) for only in changes.appends]
 
     @property
@@ -125,13 +124,13 @@ class Stream:
         return self.appended * self.ring.batch_bytes
 
     def batches_in(self, nth: int) -> int:
-        """How many batches the nth partition has got."""
+        """Return how many batches the nth partition has."""
         return (self.appended - nth + len(self.partitions) - 1) // len(self.partitions)
 
     def offset_of(self, place: int) -> Offset:
-        """Base offset of the batch at this place in its partition."""
+        """Return the base offset of a batch by its place in the partition."""
         return Offset(place * self.ring.records)
 
     def number_at(self, nth: int, place: int) -> int:
-        """Which batch of the ring is at this place in the nth partition."""
+        """Return the number of the batch at this place in the nth partition."""
         return (nth + place * len(self.partitions)) % len(self.ring.batches)

@@ -1,7 +1,7 @@
-"""Measuring two or more sides fairly: in one process, in turn, several times.
+"""Figures and how they are measured: samples of two or more sides in turn, curves of growing costs, profiles, and bars.
 
-What else the machine does changes from minute to minute, so a ratio is taken between two measurements that stand next to
-each other, and the median of these ratios is the result. Who goes first changes from round to round.
+The load of the machine changes from minute to minute. So a ratio is taken between two measurements next to each other, and the
+result is the median of these ratios. Which side goes first changes from round to round.
 """
 
 import math
@@ -14,7 +14,7 @@ import msgspec
 T = TypeVar("T")
 
 Side = Callable[[int], float]
-"""Does so much work and says how it went: a rate or a time."""
+"""Does an amount of work and returns a rate or a time."""
 
 _WARM_UP_SHARE = 8
 
@@ -38,12 +38,12 @@ class Samples(NamedTuple):
 
 
 def alternate(sides: Mapping[str, Side], work: int, rounds: int) -> dict[str, Samples]:
-    """Measure each side once a round. Before that each does a part of the work once, which counts for nothing."""
+    """Measure each side once a round. Before that each does a part of the work once to warm up."""
     return {name: Samples(tuple(found)) for name, found in take_turns(sides, work, rounds).items()}
 
 
 def take_turns(sides: Mapping[str, Callable[[int], T]], work: int, rounds: int) -> dict[str, list[T]]:
-    """The same for work of which more than one thing is measured."""
+    """Run each side once a round, as `alternate` does, and return everything that it measured."""
     names = list(sides)
     for name in names:
         sides[name](max(1, work // _WARM_UP_SHARE))
@@ -56,50 +56,50 @@ def take_turns(sides: Mapping[str, Callable[[int], T]], work: int, rounds: int) 
 
 
 def repeat(side: Side, work: int, rounds: int) -> Samples:
-    """Measure one side that is compared with nothing but its bar."""
+    """Measure one side that is compared only with its bar."""
     return alternate({"": side}, work, rounds)[""]
 
 
 def ratios(ours: Samples, peer: Samples) -> Samples:
-    """Ours to the peer's, round by round."""
+    """Return the ratio of ours to the peer's, round by round."""
     return Samples(tuple(our / its for our, its in zip(ours.values, peer.values, strict=True)))
 
 
 SLOPE = "slope"
-"""The unit of a figure that is one."""
+"""The unit of slopes."""
 
 
 class Point(msgspec.Struct, frozen=True):
     at: float
-    """How much there was of what grows."""
+    """The amount of what grows."""
     cost: Samples
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    """What is done or held."""
+    """What costs something."""
     grows: str
-    """What there is more and more of."""
+    """What grows."""
     unit: str
-    """Of the cost."""
+    """The unit of the cost."""
     points: Sequence[Point]
-    """At least two, rising."""
+    """At least two, in ascending order."""
 
     @property
     def slopes(self) -> Samples:
-        """One per round. A point at nothing has no place on a logarithmic axis and does not count."""
+        """One slope per round. A point at 0 does not count, because the axes are logarithmic."""
         counted = [point for point in self.points if point.at > 0]
         rounds = zip(*(point.cost.values for point in counted), strict=True)
         return Samples(tuple(slope([point.at for point in counted], costs) for costs in rounds))
 
 
 def slope(at: Sequence[float], costs: Sequence[float]) -> float:
-    """Of the least squares through the logarithms."""
+    """Return the slope of the straight line through the logarithms, by least squares."""
     return statistics.linear_regression([math.log(x) for x in at], [math.log(y) for y in costs]).slope
 
 
 class Share(msgspec.Struct, frozen=True):
-    """Of all samples, those that were taken in one place itself, not in what it called."""
+    """The share of samples taken in one function or package itself, without what it calls."""
 
     name: str
     share: float
@@ -107,17 +107,17 @@ class Share(msgspec.Struct, frozen=True):
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
     name: str
-    """What was done meanwhile."""
+    """The work that was sampled."""
     beside: str
     """The subject whose figures it explains."""
     looks: int
-    """How often each process was looked at."""
+    """How often each process was sampled."""
     samples: int
-    """How often a thread was found to hold Python's lock, in all processes together."""
+    """How often a thread held Python's lock, in all processes together."""
     rooms: Sequence[Share]
-    """Largest first; what belongs to no room of Tailrace goes by the name of its package."""
+    """By package of Tailrace, or by the name of another package; largest first."""
     functions: Sequence[Share]
-    """The largest, largest first."""
+    """The largest ones, in descending order."""
 
     @property
     def summary(self) -> str:
@@ -125,7 +125,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """What a figure has to reach, or its ratio if the figure has a peer."""
+    """The limit for a figure, or for its ratio if the figure has a peer."""
 
     sense: Literal["at least", "at most", "under"]
     limit: float
@@ -143,13 +143,13 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     ours: Samples
     unit: str
     peer: str = ""
-    """What it is compared with."""
+    """The name of what it is compared with."""
     peers: Samples | None = None
     bar: Bar | None = None
-    """Without one the figure is for information."""
+    """Without a bar the figure is for information."""
     alone: Samples | None = None
-    """What the same client reaches at a server that does nothing, in the same rounds. To compare with, not a bound: it has been
-    slower there than at a server that works."""
+    """What the same client reaches at a server that does nothing, in the same rounds. It is no upper bound: a client has been
+    slower there than at a real server."""
 
     @property
     def ratio(self) -> Samples | None:
@@ -157,7 +157,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def alone_ratio(self) -> Samples | None:
-        """The client alone to the peer."""
+        """The ratio of the client alone to the peer."""
         return None if self.alone is None or self.peers is None else ratios(self.alone, self.peers)
 
     @property
@@ -168,7 +168,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """One subject: what was done, the figures, and what else was seen."""
+    """The results of one subject: text, figures, remarks, curves and profiles."""
 
     title: str
     text: str
@@ -179,11 +179,11 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FLAT = Bar("at most", 0.1)
-"""For a slope: ten times as many cost no more than a quarter more."""
+"""A bar for slopes: ten times as many cost at most a quarter more."""
 
 
 def curve(name: str, grows: str, unit: str, costs: Mapping[int, Sequence[float]]) -> Curve:
-    """Of costs by round, for each count."""
+    """Make a curve from the costs by round, for each count."""
     points = [Point(count, Samples(tuple(values))) for count, values in costs.items()]
     return Curve(name=name, grows=grows, unit=unit, points=points)
 

@@ -1,7 +1,6 @@
-"""py-spy beside a process: looks a hundred times a second which thread holds Python's lock, and adds up where it was.
+"""Profiles of the hot paths: py-spy samples a hundred times a second which thread holds Python's lock.
 
-What runs without the lock, as writes, syncs and waits do, is not counted: threads that wait can't be told from those that work
-otherwise.
+What runs without the lock, such as writes, syncs and waits, is not counted, because waiting threads look like working ones.
 """
 
 import shutil
@@ -31,7 +30,7 @@ _SAMPLER_SECONDS = 30
 _MOST_FUNCTIONS = 15
 _LEAST_SHARE = 0.01
 _WAITING = {("manager", "daemon.py")}
-"""Spark's daemons wait here for the next worker that they are to fork; py-spy takes them for busy."""
+"""Spark's daemons wait here for the next worker to fork; py-spy takes them for busy."""
 
 
 class Watched(NamedTuple):
@@ -39,11 +38,11 @@ class Watched(NamedTuple):
 
     pid: int
     has_workers: bool = False
-    """Whether its children count too."""
+    """Whether its child processes are sampled too."""
 
 
 def sample(name: str, beside: str, watched: Watched, seconds: float, folder: Path, work: Callable[[], object]) -> Profile:
-    """Have the work done over and over until there are samples of so many seconds."""
+    """Repeat the work until it was sampled for this many seconds."""
     out = folder / "samples"
     command = [py_spy(), "record", "--format", "raw", "--function", "--output", str(out), "--rate", str(_PER_SECOND)]
     command.append("--gil")
@@ -70,7 +69,7 @@ def py_spy() -> str:
 
 
 def profile_of(name: str, beside: str, stacks: str, looks: int) -> Profile:
-    """Of stacks as py-spy writes them: frames from the outermost on, parted by `;`, and a count."""
+    """Summarise stacks as py-spy writes them: frames separated by `;`, outermost first, and a count."""
     functions: Counter[str] = Counter()
     rooms: Counter[str] = Counter()
     for line in stacks.splitlines():
@@ -96,13 +95,13 @@ def _shares(counted: "Counter[str]", total: int) -> list[Share]:
 
 
 def _read_frame(frame: str) -> tuple[str, str]:
-    """`name (path:line)`: the name, and the path without the line."""
+    """Split `name (path:line)` into the name and the path."""
     function, _, place = frame.rpartition(" (")
     return function or frame, place.rstrip(")").partition(":")[0]
 
 
 def _room(file: str) -> str:
-    """A room of Tailrace, or the package or module of others."""
+    """Return the package of Tailrace, or the package or module of others."""
     parts = Path(file).with_suffix("").parts
     if "tailrace" in parts:
         inside = parts[parts.index("tailrace") + 1 :]
@@ -114,53 +113,53 @@ _RECORD_BYTES = 1_000
 _TABLE = "bench.sampled"
 _TOPIC = "bench.sampled_topic"
 _ROUTER_CHANGES_A_SECOND = 60_000
-"""Enough for the router to stay busy while it is sampled."""
+"""Enough changes to keep the router busy while it is sampled."""
 _ROUTER_WARM_UP_SECONDS = 8
 _LOOK_SECONDS = 0.1
 _PATIENCE_SECONDS = 240
 _WARM_SHARE = 0.2
 
 
-def run(ground: Workspace) -> Section:
-    """Of the server."""
+def run(workspace: Workspace) -> Section:
+    """Profile the server."""
     py_spy()
-    return _section([*_of_kafka(ground), *_of_http(ground)])
+    return _section([*_of_kafka(workspace), *_of_http(workspace)])
 
 
-def run_router(ground: Workspace) -> Section:
-    """Of the pipeline's driver and its workers."""
+def run_router(workspace: Workspace) -> Section:
+    """Profile the pipeline's driver and its workers."""
     py_spy()
-    return _section([_of_router(ground)])
+    return _section([_of_router(workspace)])
 
 
 def _section(profiles: Sequence[Profile]) -> Section:
-    """It has no place of its own in the page: each profile stands beside the figures that it explains."""
+    """Make a section that the page does not show on its own: each profile stands beside the figures that it explains."""
     return Section(title="Profiles", text="", figures=[], profiles=profiles)
 
 
-def _of_kafka(ground: Workspace) -> Iterator[Profile]:
+def _of_kafka(workspace: Workspace) -> Iterator[Profile]:
     topics = (f"sampled-{number}" for number in count())
-    with serving(ground, "relaxed") as server, _kafka_client(server) as client:
+    with serving(workspace, "relaxed") as server, _kafka_client(server) as client:
 
         def produced() -> Load:
-            load = Load(topic=next(topics), records=ground.scale.kafka.records(_RECORD_BYTES), record_bytes=_RECORD_BYTES)
+            load = Load(topic=next(topics), records=workspace.scale.kafka.records(_RECORD_BYTES), record_bytes=_RECORD_BYTES)
             client.ask(CreateTopic(load))
             client.ask(Produce(load))
             return load
 
-        yield _sampled(ground, "produce, Kafka, 1 KB, `relaxed`", "kafka", server, produced)
+        yield _sampled(workspace, "produce, Kafka, 1 KB, `relaxed`", "kafka", server, produced)
         load = produced()
 
         def consume() -> None:
             client.ask(Consume(load))
-            client.hear()
+            client.receive()
 
-        yield _sampled(ground, "fetch, Kafka, 1 KB", "kafka", server, consume)
+        yield _sampled(workspace, "fetch, Kafka, 1 KB", "kafka", server, consume)
 
 
-def _of_http(ground: Workspace) -> Iterator[Profile]:
-    scale = ground.scale.http
-    with serving(ground) as server, HttpClient(server) as client:
+def _of_http(workspace: Workspace) -> Iterator[Profile]:
+    scale = workspace.scale.http
+    with serving(workspace) as server, HttpClient(server) as client:
         server.sql(f"CREATE TABLE {_TABLE} (id BIGINT, body TEXT, PRIMARY KEY (id))")
         server.create_topic(_TOPIC)
         ids = count(step=scale.single_rows)
@@ -174,7 +173,7 @@ def _of_http(ground: Workspace) -> Iterator[Profile]:
                 )
             )
 
-        yield _sampled(ground, "SQL INSERT of one row, 32 clients", "sql-writing", server, insert)
+        yield _sampled(workspace, "SQL INSERT of one row, 32 clients", "sql-writing", server, insert)
 
         def publish() -> int:
             first = next(numbers)
@@ -185,10 +184,10 @@ def _of_http(ground: Workspace) -> Iterator[Profile]:
             )
             return first + scale.messages
 
-        yield _sampled(ground, "HTTP publish, 100 messages a request", "http", server, publish)
+        yield _sampled(workspace, "HTTP publish, 100 messages a request", "http", server, publish)
         there = publish()
         yield _sampled(
-            ground,
+            workspace,
             "HTTP consume, 1,000 messages a request",
             "http",
             server,
@@ -196,14 +195,14 @@ def _of_http(ground: Workspace) -> Iterator[Profile]:
         )
 
 
-def _of_router(ground: Workspace) -> Profile:
-    seconds = ground.scale.sampled_seconds
+def _of_router(workspace: Workspace) -> Profile:
+    seconds = workspace.scale.sampled_seconds
     changes = round(_ROUTER_CHANGES_A_SECOND * (seconds + _ROUTER_WARM_UP_SECONDS))
-    ground.say(f"{changes:,} changes for a router that is sampled")
-    with serving(ground, "relaxed") as server, ground.folder() as folder:
+    workspace.say(f"{changes:,} changes for a router that is sampled")
+    with serving(workspace, "relaxed") as server, workspace.folder() as folder:
         table = load_changes(server, "bench.routed_sampled", 1, changes)
-        with routing(server, ground.scale.growth.routed_a_batch, folder / "said") as router:
-            ground.say("sampled: the router's Python, once it is warm")
+        with routing(server, workspace.scale.growth.routed_a_batch, folder / "said") as router:
+            workspace.say("sampled: the router's Python, once it is warm")
             for _ in server.await_records(table.topics, round(_WARM_SHARE * table.routed), _PATIENCE_SECONDS):
                 pass
             return sample(
@@ -216,12 +215,12 @@ def _of_router(ground: Workspace) -> Profile:
             )
 
 
-def _sampled(ground: Workspace, name: str, beside: str, server: HttpServer, work: Callable[[], object]) -> Profile:
-    """After one turn that is not looked at."""
-    ground.say(f"sampled: {name}")
+def _sampled(workspace: Workspace, name: str, beside: str, server: HttpServer, work: Callable[[], object]) -> Profile:
+    """Sample the work after one warm-up turn."""
+    workspace.say(f"sampled: {name}")
     work()
-    with ground.folder() as folder:
-        return sample(name, beside, Watched(server.pid), ground.scale.sampled_seconds, folder, work)
+    with workspace.folder() as folder:
+        return sample(name, beside, Watched(server.pid), workspace.scale.sampled_seconds, folder, work)
 
 
 @contextmanager

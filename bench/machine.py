@@ -1,4 +1,4 @@
-"""What the figures were measured on and of, as far as it matters to them."""
+"""The machine and the commit that figures were measured on."""
 
 import os
 import platform
@@ -13,11 +13,11 @@ import psutil
 from tailrace import __version__
 
 _MEASURED = ("src", "bench", "pyproject.toml", "requirements.lock", ":(exclude)bench/results", ":(exclude)bench/notes.md")
-"""Changes elsewhere don't change a figure."""
+"""Changes to other files do not affect figures."""
 
 
 def facts(folder: Path) -> Mapping[str, str]:
-    """Neither names nor paths of the machine."""
+    """Return facts about the machine, without its name and its paths."""
     return {
         "Tailrace": __version__,
         "cores": str(os.cpu_count()),
@@ -33,12 +33,12 @@ def now() -> str:
 
 
 def load() -> float:
-    """How busy the machine is, to tell a quiet run from a disturbed one."""
+    """Return the load of the machine, to tell a quiet run from a disturbed one."""
     return round(os.getloadavg()[0], 1)
 
 
 def commit(root: Path) -> str:
-    """Of the code that is measured."""
+    """Return the commit of the measured code."""
     found = _git(root, "rev-parse", "--short=10", "HEAD")
     if found is None:
         return "unknown"
@@ -55,7 +55,7 @@ def _git(root: Path, *words: str) -> str | None:
 
 
 def _numbers(release: str) -> str:
-    """The release without what a vendor added to it."""
+    """Return the version without a vendor's suffix."""
     found = re.match(r"\w+ [\d.]+\d", release)
     return found[0] if found else release
 

@@ -1,4 +1,4 @@
-"""Writes the pages from results that are kept, without measuring anything: `python -m bench.render`."""
+"""Writes the pages from stored results, without measuring anything: `python -m bench.render`."""
 
 import argparse
 import sys
@@ -16,7 +16,7 @@ MARKDOWN, WEB = "benchmarks.md", "benchmarks.html"
 
 
 def write_pages(results: ResultFolder, folder: Path) -> list[Path]:
-    """Write the page of the bars into this folder, and that of all details beside it, or into `build/` where it is `docs/`."""
+    """Write the page of the bars into this folder, and the page of all details beside it, or into `build/` if it is `docs/`."""
     found = results.all(SUBJECTS)
     measured = {result.subject for result in found}
     missing = [name for name, subject in SUBJECTS.items() if name not in measured and not subject.is_extra]

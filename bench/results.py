@@ -1,7 +1,7 @@
-"""What a run leaves behind: one file of JSON for each subject, so that the page can be written again without running anything.
+"""Stored results: one JSON file for each subject, so that the pages can be written again without measuring.
 
-A subject that runs again replaces its file. Subjects may therefore come from different runs; each result says when it was
-taken, of which commit, at which load and on what machine, and the page repeats it.
+A subject that runs again replaces its file, so results may come from different runs. Each says when it was measured, of which
+commit, at which load and on which machine.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,11 +16,11 @@ ScaleName = Literal["full", "quick"]
 
 
 class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
-    """Under which a subject was measured."""
+    """The circumstances of a measurement."""
 
     scale: ScaleName
     began: str
-    """Date and minute, UTC."""
+    """Date and minute, in UTC."""
     seconds: float
     commit: str
     load_before: float
@@ -29,15 +29,15 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """Either a section, or the reason why there is none."""
+    """A section, or the reason why there is none."""
 
     subject: str
     circumstances: Circumstances
     section: Section | None = None
     failure: str = ""
-    """A record that was lost, doubled or out of place; a server that did not start; a time limit."""
+    """Why it failed: a record was lost, duplicated or out of place, a server did not start, or the time was up."""
     left_out: str = ""
-    """What is missing here to measure it. No failure."""
+    """What is missing to measure it. This is not a failure."""
 
 
 class ResultFolder:
@@ -53,7 +53,7 @@ class ResultFolder:
         return read_result(file) if file.exists() else None
 
     def all(self, order: Iterable[str]) -> Sequence[Result]:
-        """Those of known subjects, in this order."""
+        """Return the results of these subjects, in this order."""
         return [result for subject in order if (result := self.find(subject)) is not None]
 
     def _file(self, subject: str) -> Path:
@@ -65,7 +65,7 @@ def read_result(file: Path) -> Result:
 
 
 def write_result(file: Path, result: Result) -> None:
-    """Whole or not at all: a run that is killed leaves what was there before."""
+    """Write a result atomically: a run that is killed leaves the old one."""
     unfinished = file.with_suffix(".unfinished")
     unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n")
     unfinished.replace(file)

@@ -1,11 +1,11 @@
 """`make bench`: every subject in turn, each in a process of its own; results as JSON, one page of Markdown and one of HTML.
 
-The results of a full run are kept in `bench/results` and those of a quick one in `build/quick-results`, a file a subject, so
-that a run can be done in parts: `--only` renews some, `--resume` goes on where a run was broken off, `--minutes` ends it in
-time. The pages always show all results that are kept.
+The results of a full run are stored in `bench/results` and those of a quick one in `build/quick-results`, a file for each
+subject, so that a run can be done in parts: `--only` measures some again, `--resume` continues an interrupted run, `--minutes`
+limits its time. The pages show all stored results.
 
-Exits with 1 if a subject failed: a record was lost, doubled or out of place, a server did not start, a time limit was passed.
-The others count nevertheless. A bar that is missed stands in the pages and on the screen; it is no failure of the run.
+Exits with 1 if a subject failed: a record was lost, duplicated or out of place, a server did not start, or the time was up.
+The other results count all the same. A missed bar is shown in the pages and on the screen; it is no failure of the run.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from bench.subjects import SUBJECTS
 FULL_RESULTS = ROOT / "bench" / "results"
 QUICK_RESULTS = ROOT / "build" / "quick-results"
 _BROKEN_OFF = 130
-"""As a shell calls what Ctrl-C has ended."""
+"""The exit code of a shell after Ctrl-C."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Run:
-    """Goes from subject to subject and says how far it is."""
+    """Measures subject by subject and prints its progress."""
 
     def __init__(self, results: ResultFolder, process: SubjectProcess, scale: ScaleName, minutes: float | None) -> None:
         self._results = results
@@ -59,7 +59,7 @@ class _Run:
         self._ends = self._began + 60 * minutes if minutes is not None else float("inf")
 
     def measure(self, name: str, place: str) -> Result | None:
-        """The result, which is kept; `None` if there is no time left for it."""
+        """Measure and store a subject; return `None` if there is no time left for it."""
         subject = SUBJECTS[name]
         expected = subject.expected_seconds(self._scale)
         left = self._ends - time.monotonic()
@@ -95,7 +95,7 @@ def _chosen(options: argparse.Namespace) -> list[str]:
 
 
 def _is_done(result: Result | None, scale: ScaleName, commit: str) -> bool:
-    """Whether a run of the same code has it already."""
+    """Return whether a run of the same code has measured it."""
     if result is None or result.section is None:
         return False
     return (result.circumstances.scale, result.circumstances.commit) == (scale, commit)
@@ -127,6 +127,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    # A run that is told to end must end its subject too, which is in a session of its own.
+    # A run that is told to end must end its subject too, which has its own session.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""How much each benchmark does: enough to mean something, little enough to wait for.
+"""How much work each benchmark does: enough to be meaningful, and no more.
 
 A full run of everything takes 25 minutes on two cores that have nothing else to do (`make bench ARGS=--plan`).
 """
@@ -11,33 +11,33 @@ GIB = 1024 * MIB
 
 
 class KafkaScale(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is done at each of two servers over their Kafka listeners."""
+    """The work at each of two servers over their Kafka listeners."""
 
     has_every_shape: bool
     """Whether all sizes, batches and numbers of partitions are combined."""
     rounds: int
     load_bytes: int
-    """Records of a load, all together, unless that is more than `load_records`."""
+    """The bytes of a load, unless that is more than `load_records`."""
     load_records: int
     reads: int
-    """How often a load is read where reading is judged: once takes a fifth of a second, too little to be measured well."""
+    """How often a load is read where reading is measured: once takes only a fifth of a second."""
     one_by_one: int
-    """Records of which each waits for the one before it."""
+    """Records that are sent one at a time."""
     steady_seconds: float
-    """How long records come at an even pace, in each round."""
+    """How long records are sent at a steady rate, in each round."""
     connections: int
     turns: int
     """Records over each connection, in each round."""
     starts: int
     rest_seconds: float
-    """How long a server may recover from its load before its memory is looked at again."""
+    """How long a server may rest before its memory is measured again."""
 
     def records(self, record_bytes: int) -> int:
         return min(self.load_records, self.load_bytes // record_bytes)
 
 
 class HttpScale(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is asked over HTTP, in each round."""
+    """The work over HTTP, in each round."""
 
     rounds: int
     single_rows: int
@@ -46,14 +46,14 @@ class HttpScale(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that are inserted a thousand at a time."""
     messages: int
     queried_records: int
-    """Of the topic that is counted."""
+    """The records of the topic that is counted."""
     subscribers: int
     fed_seconds: float
-    """How long messages come at an even pace, to subscribers and beside a query."""
+    """How long messages are published at a steady rate, to subscribers and during a query."""
 
 
 class NatsScale(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is done at Tailrace and at NATS, in each round."""
+    """The work at Tailrace and at NATS, in each round."""
 
     rounds: int
     records: int
@@ -63,7 +63,7 @@ class NatsScale(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrowthScale(msgspec.Struct, frozen=True, kw_only=True):
-    """How much there is of what grows, rising, and how much is done to see what it costs."""
+    """The rising amounts of what grows, and the work that measures the cost."""
 
     rounds: int
     topics: tuple[int, ...]
@@ -80,60 +80,60 @@ class GrowthScale(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SparkScale(msgspec.Struct, frozen=True, kw_only=True):
-    """How much goes through Spark."""
+    """The work of Spark."""
 
     changes: int
-    """Changes of a table that wait for the router, in each round."""
+    """Table changes that wait for the router, in each round."""
     changes_a_batch: int
     routed_rounds: int
     steady_seconds: float
     topic_rows: int
-    """Of a topic that is read, and of one that is written, in each round."""
+    """Records of a topic that is read, and of one that is written, in each round."""
     rounds: int
     flat_bytes: int
-    """Of a topic that is read whole, to see whether memory grows with it."""
+    """Records of a topic that is read completely, to see whether memory grows."""
     large_bytes: int
-    """The same for the subject that measures only that, and for changes that are routed."""
+    """The same for the subject that measures only memory, and for routed changes."""
 
 
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     ring_bytes: int
-    """Memory that batches are taken from, round and round. More than the tail cache and all commits in flight hold together,
-    so that no batch is used again while the store still has it."""
+    """The memory of the ring of batches: more than the tail cache and all commits in flight hold, so that no batch is reused
+    while the store still has it."""
     append_bytes: int
     """Written by each side in each round, without syncs."""
     synced_bytes: int
     synced_rounds: int
-    """Of synced appends: a round takes half a second, and disk and processor change from second to second."""
+    """Rounds of synced appends: one takes half a second, and the speed of the disk changes from second to second."""
     """Written by each side in each round, with syncs."""
     callers: int
     """Callers of tiny appends."""
     tiny_appends: int
     cached_bytes: int
-    """Filled into the tail cache and read over and over."""
+    """Bytes that are filled into the tail cache and read repeatedly."""
     fetched_bytes: int
     """Read in each round."""
     interleaved_batches: int
-    """Tiny batches, over a hundred partitions in turn."""
+    """Tiny batches, to a hundred partitions in turn."""
     killed_bytes: int
-    """Log of 16 KB batches that a killed process leaves behind."""
+    """The size of a log of 16 KB batches that a killed process leaves."""
     killed_small_bytes: int
-    """The same of 100 B batches."""
+    """The size of such a log of 100 B batches."""
     killed_again_bytes: int
     """Written between two kills of the same folder of 16 KB batches."""
     killed_small_again_bytes: int
     topics: int
     partitions_per_topic: int
     growth_appends: int
-    """Appends whose cost is taken."""
+    """Appends whose cost is measured."""
     partition_counts: tuple[int, ...]
     log_sizes: tuple[int, ...]
-    """Sizes that a log is grown to, rising, after the new log at 0."""
+    """The rising sizes of a log, after the new log at 0."""
     behind_bytes: int
-    """What a reader far behind has still to read."""
+    """What a lagging reader has still to read."""
     sampled_seconds: float
-    """How long each path is sampled, where profiles are asked for."""
+    """How long each path is sampled for profiles."""
     kafka: KafkaScale
     http: HttpScale
     spark: SparkScale

@@ -1,6 +1,6 @@
-"""One subject in a process of its own, with an end to its time: what hangs or crashes there takes no other subject along.
+"""Measures a subject in a process of its own, with a time limit, so that a hang or a crash affects no other subject.
 
-As a program, it measures the subject that it is told and writes its result to a file.
+As a program it measures one subject and writes its result to a file.
 """
 
 import argparse
@@ -33,12 +33,12 @@ _PROGRAM = (sys.executable, "-m", "bench.subject_process")
 _RESULT = "result.json"
 _LEAST_LIMIT_SECONDS = 300
 _LIMIT_FACTOR = 6
-"""A machine with other work to do is slower; one that takes longer than this hangs."""
+"""How much longer a subject may take on a busy machine before it counts as hanging."""
 _MOST_DYING_SECONDS = 30
 
 
 class SubjectProcess:
-    """Measures subjects one after another, each as a child with all that it starts."""
+    """Measures subjects, each in a child process, which is ended with everything that it started."""
 
     def __init__(self, data: Path, scale: ScaleName, program: Sequence[str] = _PROGRAM) -> None:
         self._data = data
@@ -46,7 +46,7 @@ class SubjectProcess:
         self._program = program
 
     def measure(self, name: str, most_seconds: float) -> Result:
-        """A section, why it was left out, or a failure."""
+        """Return a section, why it was skipped, or why it failed."""
         watch = Watch(self._scale, self._data)
         with TemporaryDirectory(prefix="bench-", dir=self._data) as folder:
             file = Path(folder) / _RESULT
@@ -56,7 +56,7 @@ class SubjectProcess:
         return Result(subject=name, circumstances=watch.circumstances(), failure=failure)
 
     def _run(self, name: str, folder: Path, most_seconds: float) -> str:
-        """What to say if it leaves no result."""
+        """Run the child; return the failure to report if it leaves no result."""
         command = [*self._program, name, "--scale", self._scale]
         command += ["--folder", str(folder.resolve()), "--cache", str(self._data.resolve())]
         child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True)
@@ -73,7 +73,7 @@ def limit_seconds(subject: Subject, scale: ScaleName) -> int:
 
 
 class Watch:
-    """Takes down what the figures of a subject depend on besides the code."""
+    """Records the load of the machine while a subject runs."""
 
     def __init__(self, scale: ScaleName, data: Path) -> None:
         self._scale = scale
@@ -95,13 +95,13 @@ class Watch:
         )
 
 
-def measure(name: str, subject: Subject, ground: Workspace, cache: Path, scale: ScaleName) -> Result:
-    """In this process."""
-    watch = Watch(scale, ground.root)
+def measure(name: str, subject: Subject, workspace: Workspace, cache: Path, scale: ScaleName) -> Result:
+    """Measure a subject in this process."""
+    watch = Watch(scale, workspace.root)
     section = None
     failure = left_out = ""
     try:
-        section = subject.run(ground, cache)
+        section = subject.run(workspace, cache)
     except NotObtainable as why:
         left_out = str(why)
     except (AuditFailure, PeerFailure) as why:
@@ -113,7 +113,7 @@ def measure(name: str, subject: Subject, ground: Workspace, cache: Path, scale: 
 
 
 def _end_with_children(child: "subprocess.Popen[bytes]") -> None:
-    """Also when it ended by itself: a server that it started may be left. They are gone when this returns."""
+    """End the child and everything that it started. A server may be left even if the child has ended by itself."""
     try:
         started = psutil.Process(child.pid).children(recursive=True)
     except psutil.NoSuchProcess:

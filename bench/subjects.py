@@ -39,33 +39,33 @@ class Subject(NamedTuple):
     run: Run
     quick_seconds: int
     full_seconds: int
-    """What it took on two quiet cores, roughly: to plan a run, and to tell one that hangs."""
+    """Roughly the time on two idle cores, to plan a run and to recognise a hang."""
     is_extra: bool = False
-    """Measured when it is asked for, not by every run."""
+    """Measured only when requested by name."""
 
     def expected_seconds(self, scale: ScaleName) -> int:
         return self.full_seconds if scale == "full" else self.quick_seconds
 
 
 def _alone(run: Callable[[Workspace], Section]) -> Run:
-    return lambda ground, _: run(ground)
+    return lambda workspace, _: run(workspace)
 
 
 def _on_spark(run: Callable[[Workspace], Section]) -> Run:
-    def run_if_possible(ground: Workspace, _: Path) -> Section:
+    def run_if_possible(workspace: Workspace, _: Path) -> Section:
         _require_spark()
-        return run(ground)
+        return run(workspace)
 
     return run_if_possible
 
 
 def _beside_kafka(run: BesideKafka) -> Run:
-    return lambda ground, cache: run(ground, TailracePeer, partial(KafkaPeer, kafka_jars(cache)))
+    return lambda workspace, cache: run(workspace, TailracePeer, partial(KafkaPeer, kafka_jars(cache)))
 
 
-def _beside_connector(ground: Workspace, cache: Path) -> Section:
+def _beside_connector(workspace: Workspace, cache: Path) -> Section:
     _require_spark()
-    return topics.run(ground, partial(KafkaPeer, kafka_jars(cache)), connector_jars(cache))
+    return topics.run(workspace, partial(KafkaPeer, kafka_jars(cache)), connector_jars(cache))
 
 
 def _require_spark() -> None:

@@ -1,4 +1,4 @@
-"""What a child tells the one that asked it: a line of JSON on stdout. It may always say that it failed."""
+"""A client in a process of its own, which gets tasks and returns answers as lines of JSON. It may always answer `Failed`."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from bench.audit import AuditFailure
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """A record was lost, doubled, changed or out of order; or the work could not be done."""
+    """A record was lost, duplicated, changed or out of order, or the work could not be done."""
 
     why: str
 
@@ -19,7 +19,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 def say(answer: msgspec.Struct) -> None:
     line = memoryview(msgspec.json.encode(answer) + b"\n")
     while line:
-        # Where PYTHONUNBUFFERED is set, a write takes as much as the pipe does.
+        # With PYTHONUNBUFFERED, a write may take only a part.
         line = line[sys.stdout.buffer.write(line) :]
     sys.stdout.flush()
 
@@ -27,13 +27,14 @@ def say(answer: msgspec.Struct) -> None:
 _ROOT = Path(__file__).resolve().parents[1]
 _Task = TypeVar("_Task", bound=msgspec.Struct)
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
+_Expected = TypeVar("_Expected")
 
 
 class WorkerProcess(Generic[_Task, _Answer]):
-    """Gone when it is closed. If it fails, the run is over: its figures would mean nothing."""
+    """Runs a module as a child process, which is killed when it is closed. If it fails, the run fails."""
 
     def __init__(self, side: str, module: str, *arguments: str, answers: Any) -> None:
-        """`side`: whose client it is, for failures. `answers`: the types of its answers; it may always say `Failed`."""
+        """`side` names the client in failures. `answers` are the types of its answers."""
         self._side = side
         self._answers = answers | Failed
         self._process = subprocess.Popen(
@@ -51,7 +52,7 @@ class WorkerProcess(Generic[_Task, _Answer]):
         self._process.stdin.write(msgspec.json.encode(task) + b"\n")
         self._process.stdin.flush()
 
-    def hear(self) -> _Answer:
+    def receive(self) -> _Answer:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -63,8 +64,14 @@ class WorkerProcess(Generic[_Task, _Answer]):
 
     def ask(self, task: _Task) -> _Answer:
         self.begin(task)
-        return self.hear()
+        return self.receive()
 
     def close(self) -> None:
         self._process.kill()
         self._process.communicate()
+
+
+def expect(kind: type[_Expected], answer: object) -> _Expected:
+    """Return the answer of a process, which must have this type."""
+    assert isinstance(answer, kind), answer
+    return answer

@@ -1,4 +1,4 @@
-"""Where a benchmark runs: a folder on the disk that is measured, and a way to say how far it is."""
+"""Where a benchmark runs: a folder on the measured disk, the amount of work, and a function that prints progress."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ class Workspace(NamedTuple):
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
-        """A new folder that is gone afterwards."""
+        """Create a folder and remove it afterwards."""
         path = Path(mkdtemp(dir=self.root))
         try:
             yield path
@@ -31,5 +31,5 @@ class Workspace(NamedTuple):
 
 
 def settle_disk() -> None:
-    """Write out what earlier work left behind, so that the next measurement does not pay for it."""
+    """Sync what earlier work wrote, so that the next measurement does not include it."""
     os.sync()

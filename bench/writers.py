@@ -1,6 +1,6 @@
-"""Many callers on one event loop, each of which waits for its answer before it appends again.
+"""Writers of the store: many callers on one event loop that each wait for their answer, and one that does not wait.
 
-What they append is made before the clock runs.
+What they append is made before the clock starts.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ Work = TypeVar("Work")
 class Elapsed(NamedTuple):
     seconds: float
     cpu_seconds: float
-    """Of all threads of the process."""
+    """CPU time of all threads of the process."""
 
 
 class Stopwatch:
     def __init__(self) -> None:
-        gc.collect()  # what was made until now is no part of what is measured
+        gc.collect()  # garbage from before is not part of the measurement
         self._cpu_began = time.process_time()
         self._began = time.perf_counter()
 
@@ -39,13 +39,12 @@ class Stopwatch:
 
 
 class StoreCallers:
-    """Callers of the store. They are callbacks and no tasks, so that the time goes to the store and not to asyncio.
+    """Callers of the store, as callbacks and not tasks, so that the time goes to the store and not to asyncio.
 
-    Answers are carried from the store's thread to the event loop, with one wake-up for all that are there by then. The loop
-    lets each caller that is answered submit its next batch.
+    Answers go from the store's thread to the event loop, with one wake-up for all that are ready. There each caller submits its
+    next batch.
 
-    The store counts a group's commits before it answers the first of them, so the count that an answer finds tells where one
-    group ends and the next begins.
+    The store counts the commits of a group before it answers the first of them, so the count shows where a group ends.
     """
 
     def __init__(self, store: Store) -> None:
@@ -60,7 +59,7 @@ class StoreCallers:
         """How many commits shared each sync."""
 
     async def append(self, work: Sequence[Changes], callers: int) -> Elapsed:
-        """What it took until all was answered."""
+        """Append everything and return the time until all was answered."""
         self._left = iter(work)
         self._waiting = min(callers, len(work))
         watch = Stopwatch()
@@ -97,7 +96,7 @@ class StoreCallers:
 
 
 async def call_in_turn(call: Callable[[Work], Awaitable[object]], work: Iterable[Work], callers: int) -> Elapsed:
-    """What it took until all calls were answered, each made by a task."""
+    """Make calls from tasks and return the time until all were answered."""
     left = iter(work)
 
     async def caller() -> None:
@@ -110,13 +109,13 @@ async def call_in_turn(call: Callable[[Work], Awaitable[object]], work: Iterable
 
 
 def run_on_loop(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """On the event loop that the server uses."""
+    """Run a coroutine on the kind of event loop that the server uses."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main())
 
 
 class PipelinedWriter:
-    """Submits without waiting for answers; when the store has no room, it waits until half of what is in flight is done."""
+    """Submits without waiting for answers. When the store is full, it waits until half of what is in flight is done."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -127,7 +126,7 @@ class PipelinedWriter:
         self._failed: StoreCommit | None = None
 
     def send(self, work: Iterable[Changes]) -> float:
-        """Seconds until the last of it was answered."""
+        """Append everything and return the seconds until the last answer."""
         submit, answered = self._store.submit, self._answered
         began = time.perf_counter()
         for changes in work:

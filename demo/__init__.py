@@ -1,1 +1,1 @@
-"""The main job of Tailrace, shown on a real server: `make demo`."""
+"""The main use of Tailrace, on a real server: `make demo`."""

@@ -1,4 +1,4 @@
-"""The whole story on real processes: a table, two routes, a kill in between, and counts in = counts out."""
+"""Routes the changes of a table to two topics, kills the server in between, and checks that every change arrived once."""
 
 import sys
 import tempfile
@@ -41,17 +41,17 @@ def main() -> int:
 def _tell(console: Console, server: ServerProcess, pipeline: PipelineProcess) -> bool:
     console.print("[bold]1. A server on a new folder, and a pipeline on Spark beside it[/]")
     console.print(f"   {server.ready_line.strip()}")
-    # The same addresses after the kill, so that everybody who waits finds it again.
+    # The same addresses after the kill, so that everything that waits finds the server again.
     server.flags += ("--http", server.url.removeprefix("http://"), "--kafka", server.kafka)
-    api, writer, book = DemoApi(server.url), Writer(seed=7), AckedRows()
+    api, writer, acked = DemoApi(server.url), Writer(seed=7), AckedRows()
 
     console.print("\n[bold]2. A table, two topics and two routes, in SQL[/]")
     console.print("   " + SET_UP.strip().replace("\n", "\n   "), style="cyan")
     api.sql(SET_UP)
 
     console.print("\n[bold]3. Rows are inserted, updated and deleted; the pipeline routes the changes[/]")
-    writer.write(api, book, STATEMENTS)
-    console.print(f"   {_said(book)}")
+    writer.write(api, acked, STATEMENTS)
+    console.print(f"   {_said(acked)}")
     console.print("   Waiting for the first of them; Spark takes some seconds to start.", style="dim")
     group = HttpGroup(CHANGED_KEYS, "demo")
     if not wait_until(lambda: group.read_up(api, 500) > 0, pipeline):
@@ -60,16 +60,16 @@ def _tell(console: Console, server: ServerProcess, pipeline: PipelineProcess) ->
     console.print(f"   A consumer group over HTTP has read {group.read.total():,} of {CHANGED_KEYS} and acknowledged them.")
 
     console.print(f"\n[bold]4. SIGKILL to the server, process {server.pid}, in the middle of writing[/]")
-    _write_and_kill(server, api, writer, book)
+    _write_and_kill(server, api, writer, acked)
     began = time.monotonic()
     server.start()
     console.print(f"   Started again, from start to ready {time.monotonic() - began:.2f} s: {server.ready_line.strip()}")
-    _settle_the_unanswered(api, book)
-    writer.write(api, book, STATEMENTS)
-    console.print(f"   {_said(book)}")
+    _settle_the_unanswered(api, acked)
+    writer.write(api, acked, STATEMENTS)
+    console.print(f"   {_said(acked)}")
 
     console.print("\n[bold]5. The pipeline catches up, and everything is read back[/]")
-    total = book.changes.total()
+    total = acked.changes.total()
     wait_until(lambda: api.sql(f"SELECT count(*) FROM {CHANGED_KEYS}") == [[total]], pipeline)  # noqa: S608
     group.read_up(api, total + 1)
     routed = read_by_kafka(server.kafka, NEW_MESSAGES, 4)
@@ -78,9 +78,9 @@ def _tell(console: Console, server: ServerProcess, pipeline: PipelineProcess) ->
     ((selected,),) = api.sql(f"SELECT count(*) FROM {NEW_MESSAGES}")  # noqa: S608
     lines = [
         ("rows changed: acknowledged, and in the log", total, changes),
-        ("rows in the table: inserted less deleted, and SELECT", book.changes["insert"] - book.changes["delete"], rows),
-        (f"visible inserts in channel 42, and {NEW_MESSAGES} by a Kafka client", book.visible_in_42, routed.total()),
-        (f"the same by SELECT from {NEW_MESSAGES}", book.visible_in_42, selected),
+        ("rows in the table: inserted less deleted, and SELECT", acked.changes["insert"] - acked.changes["delete"], rows),
+        (f"visible inserts in channel 42, and {NEW_MESSAGES} by a Kafka client", acked.visible_in_42, routed.total()),
+        (f"the same by SELECT from {NEW_MESSAGES}", acked.visible_in_42, selected),
         (f"all changes, and {CHANGED_KEYS} by the group over HTTP", total, group.read.total()),
         ("messages that came twice", 0, _twice(routed) + _twice(group.read)),
     ]
@@ -92,26 +92,26 @@ def _tell(console: Console, server: ServerProcess, pipeline: PipelineProcess) ->
     return kept
 
 
-def _write_and_kill(server: ServerProcess, api: DemoApi, writer: Writer, book: AckedRows) -> None:
+def _write_and_kill(server: ServerProcess, api: DemoApi, writer: Writer, acked: AckedRows) -> None:
     killer = threading.Timer(0.3, server.kill)
     killer.start()
-    writer.write(api, book, 100_000)
+    writer.write(api, acked, 100_000)
     killer.join()
 
 
-def _settle_the_unanswered(api: DemoApi, book: AckedRows) -> None:
-    """The last statement before the kill may have happened or not; the log knows. Whole or not at all, in any case."""
-    step = book.unanswered
+def _settle_the_unanswered(api: DemoApi, acked: AckedRows) -> None:
+    """Find out from the log whether the last statement before the kill took effect. It did completely or not at all."""
+    step = acked.unanswered
     if step is None:
         return
     ((changes,),) = api.sql("SELECT count(*) FROM _changes.chat.messages")
-    if changes == book.changes.total() + step.changes.total():
-        book.add(step)
-    book.unanswered = None
+    if changes == acked.changes.total() + step.changes.total():
+        acked.add(step)
+    acked.unanswered = None
 
 
-def _said(book: AckedRows) -> str:
-    counts = ", ".join(f"{count:,} {op}s" for op, count in sorted(book.changes.items()))
+def _said(acked: AckedRows) -> str:
+    counts = ", ".join(f"{count:,} {op}s" for op, count in sorted(acked.changes.items()))
     return f"Acknowledged so far, each after its sync: {counts}."
 
 

@@ -1,4 +1,4 @@
-"""A chat whose messages are rows of a table, and somebody who writes in it and keeps book of what was acknowledged."""
+"""A chat whose messages are rows of a table, and a writer that records what was acknowledged."""
 
 import random
 from collections import Counter
@@ -20,19 +20,19 @@ ROWS_PER_INSERT = 25
 
 
 class Step(NamedTuple):
-    """One statement, and what it changes: so many rows by operation, and so many that the filtered route takes."""
+    """One statement and its effect: the rows of each operation, and the rows that the filtered route takes."""
 
     sql: str
     params: list[object]
     changes: Counter[str]
     visible_in_42: int = 0
     made: Sequence[int] = ()
-    """Ids of the rows that are there afterwards and were not before."""
+    """The ids of the rows that the statement adds."""
     removed: int | None = None
 
 
 class AckedRows:
-    """What the writer was told, and which rows there are by that."""
+    """What the server has acknowledged, and the rows that exist by that."""
 
     def __init__(self) -> None:
         self.changes: Counter[str] = Counter()
@@ -53,26 +53,26 @@ class Writer:
         self._random = random.Random(seed)  # noqa: S311
         self._next_id = 1
 
-    def write(self, api: DemoApi, book: AckedRows, statements: int) -> None:
-        """Send so many statements; stop early when the server is gone, with the last one unanswered."""
-        for step in self._steps(book, statements):
+    def write(self, api: DemoApi, acked: AckedRows, statements: int) -> None:
+        """Send this many statements. Stops early when the server is gone, with the last one unanswered."""
+        for step in self._steps(acked, statements):
             try:
                 api.sql(step.sql, step.params)
             except Unanswered:
-                book.unanswered = step
+                acked.unanswered = step
                 return
-            book.add(step)
+            acked.add(step)
 
-    def _steps(self, book: AckedRows, statements: int) -> Iterator[Step]:
-        """Each is made when the one before it is in the book, or is known not to be."""
+    def _steps(self, acked: AckedRows, statements: int) -> Iterator[Step]:
+        """Make statements one by one, each when the outcome of the one before is known."""
         for _ in range(statements):
             chance = self._random.random()
-            if chance < 0.5 or len(book.alive) < 2 * ROWS_PER_INSERT:
+            if chance < 0.5 or len(acked.alive) < 2 * ROWS_PER_INSERT:
                 yield self._insert()
             elif chance < 0.8:
-                yield self._update(book)
+                yield self._update(acked)
             else:
-                yield self._delete(book)
+                yield self._delete(acked)
 
     def _insert(self) -> Step:
         ids = range(self._next_id, self._next_id + ROWS_PER_INSERT)
@@ -84,10 +84,10 @@ class Writer:
         taken = sum(row[1] == 42 and row[2] is True for row in rows)
         return Step("INSERT INTO chat.messages VALUES (?, ?, ?, ?, ?)", list(rows), Counter(insert=len(rows)), taken, made=ids)
 
-    def _update(self, book: AckedRows) -> Step:
-        chosen = self._random.choice(book.alive)
+    def _update(self, acked: AckedRows) -> Step:
+        chosen = self._random.choice(acked.alive)
         return Step("UPDATE chat.messages SET body = ? WHERE id = ?", ["edited", chosen], Counter(update=1))
 
-    def _delete(self, book: AckedRows) -> Step:
-        chosen = self._random.choice(book.alive)
+    def _delete(self, acked: AckedRows) -> Step:
+        chosen = self._random.choice(acked.alive)
         return Step("DELETE FROM chat.messages WHERE id = ?", [chosen], Counter(delete=1), removed=chosen)

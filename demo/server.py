@@ -1,4 +1,4 @@
-"""The two processes of the demo, and the little of HTTP that it needs."""
+"""The processes of the demo, requests to the server, and three ways to read a topic: Kafka, HTTP and SQL."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ WAIT_SECONDS = 300.0
 
 
 class Unanswered(Exception):
-    """The server was gone before it answered: what was asked for may have happened or not."""
+    """The server was gone before it answered, so the request may have taken effect."""
 
 
 class DemoApi:
@@ -27,7 +27,7 @@ class DemoApi:
         self._client = httpx.Client(base_url=url, timeout=30)
 
     def sql(self, text: str, params: list[object] | None = None) -> list[list[Any]]:
-        """The rows of the last statement."""
+        """Run statements and return the rows of the last one."""
         answer = self.post("/api/sql", {"sql": text, "params": params or []})
         rows: list[list[Any]] = answer["results"][-1]["rows"] if "results" in answer else answer["rows"]
         return rows
@@ -43,7 +43,7 @@ class DemoApi:
 
 
 class PipelineProcess:
-    """`with Pipeline(...)` runs `tailrace pipeline` in a process of its own. It outlives the server, and waits for it."""
+    """Runs `tailrace pipeline` in a process of its own. It survives the server, and waits for it."""
 
     def __init__(self, url: str, log: Path) -> None:
         self._log = log.open("w")
@@ -70,7 +70,7 @@ class PipelineProcess:
             raise SystemExit(f"the pipeline ended: {Path(self._log.name).read_text()[-2000:]}")
 
     def stop(self) -> int:
-        """End it, if it still runs, and say how it ended."""
+        """Stop the process, if it still runs, and return its exit code."""
         self._process.terminate()
         try:
             return self._process.wait(30)
@@ -80,7 +80,7 @@ class PipelineProcess:
 
 
 def wait_until(holds: Callable[[], bool], pipeline: PipelineProcess) -> bool:
-    """Whether it came to hold in time."""
+    """Return whether the condition became true in time."""
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         if holds():
@@ -94,7 +94,7 @@ _PAGE = 200
 
 
 def read_by_kafka(address: str, topic: str, partitions: int) -> Counter[str]:
-    """How often each message is there, by its id, as any Kafka client sees it."""
+    """Return how often each message id occurs, as a Kafka client sees it."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "demo", "enable.auto.commit": False})
     found: Counter[str] = Counter()
     try:
@@ -113,7 +113,7 @@ def read_by_kafka(address: str, topic: str, partitions: int) -> Counter[str]:
 
 
 class HttpGroup:
-    """A consumer group over HTTP, which acknowledges what it has read and goes on after it."""
+    """A consumer group over HTTP, which acknowledges what it has read and continues after it."""
 
     def __init__(self, topic: str, group: str) -> None:
         self._topic = topic
@@ -122,7 +122,7 @@ class HttpGroup:
         self.resumed_at: list[int] = []
 
     def read_up(self, api: DemoApi, most: int) -> int:
-        """Read and acknowledge until there is nothing more, or `most` messages; how many came."""
+        """Read and acknowledge until there is nothing more, or `most` messages. Returns how many there were."""
         count = 0
         question = {"topic": self._topic, "group_id": self._group, "start": "earliest", "partition_id": 0}
         while count < most:

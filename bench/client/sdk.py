@@ -1,4 +1,4 @@
-"""The SDK, without asyncio: publish in batches, consume by polls, follow topics by a pattern, acknowledge events of a queue."""
+"""The SDK for threads: publish in batches, consume by polls, subscribe to a pattern, acknowledge events of a queue."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -17,13 +17,13 @@ _LEAST_PUBLISHED = 50_000
 _LEAST_CONSUMED = 100_000
 _LEAST_ACKS = 10_000
 _MOST_FOR_A_PATTERN = 2
-"""Times the cost of reading one topic."""
+"""A multiple of the cost of reading one topic."""
 
 
 class _Cost(NamedTuple):
     per_second: float
     client_microseconds: float
-    """Of CPU, for each message."""
+    """CPU time for each message."""
     server_microseconds: float
 
     @property
@@ -31,16 +31,16 @@ class _Cost(NamedTuple):
         return self.client_microseconds + self.server_microseconds
 
 
-def run(ground: Workspace) -> Section:
-    scale = ground.scale.http
-    with serving(ground) as server, SdkProcess(server) as sdk:
+def run(workspace: Workspace) -> Section:
+    scale = workspace.scale.http
+    with serving(workspace) as server, SdkProcess(server) as sdk:
         one = _OneTopic(server, sdk)
-        ground.say("publish, consume and acknowledge with the SDK")
+        workspace.say("publish, consume and acknowledge with the SDK")
         sides: dict[str, Callable[[int], _Cost]] = {"publish": one.publish, "consume": one.consume, "ack": one.acknowledge}
         found = take_turns(sides, scale.messages, scale.rounds)
-    with serving(ground) as server, SdkProcess(server) as sdk:
+    with serving(workspace) as server, SdkProcess(server) as sdk:
         topics = min(_TOPICS, scale.messages // 10)
-        ground.say(f"follow {topics:,} topics with the SDK")
+        workspace.say(f"follow {topics:,} topics with the SDK")
         many = _ManyTopics(server, sdk, topics, scale.messages)
         followed = take_turns({"pattern": many.follow_all, "topic": many.follow_one}, scale.messages, scale.rounds)
     return Section(
@@ -68,14 +68,14 @@ def run(ground: Workspace) -> Section:
 
 
 class _OneTopic:
-    """A new topic for each round, published, consumed and taken as a queue."""
+    """Publishes to a new topic in each round, consumes it, and reads it as a queue."""
 
     def __init__(self, server: HttpServer, sdk: SdkProcess) -> None:
         self._server = server
         self._sdk = sdk
         self._numbers = count()
         self._topics: dict[int, str] = {}
-        """By how many messages they have, the newest."""
+        """The newest topic of each number of messages."""
 
     def publish(self, messages: int) -> _Cost:
         topic = self._topics[messages] = f"bench.sdk_{next(self._numbers)}"
@@ -101,7 +101,7 @@ class _OneTopic:
 
 
 class _ManyTopics:
-    """Messages for all topics in turn, then as many for one of them."""
+    """Publishes to all topics in turn, then as many messages to one of them."""
 
     def __init__(self, server: HttpServer, sdk: SdkProcess, count: int, messages: int) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""What a process with the SDK is asked to do, and what it answers: values that travel as lines of JSON."""
+"""A process that uses the SDK: the tasks that it gets and its answers, as lines of JSON."""
 
 import gc
 import sys
@@ -16,7 +16,7 @@ from tailrace.client import Client, TailraceError
 
 
 class Publish(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Numbered messages of so many bytes, to topics in turn."""
+    """Publish numbered messages of one size to topics in turn."""
 
     topics: Sequence[str]
     messages: int
@@ -24,7 +24,7 @@ class Publish(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class Consume(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Everything from the start, by polls; each record is marked. The numbers are checked."""
+    """Poll everything from the start and mark each record. The numbers are checked."""
 
     topic: str
     messages: int
@@ -32,7 +32,7 @@ class Consume(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class Follow(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """So many events of a pattern, after a cursor. The numbers are checked."""
+    """Read events of a pattern after a cursor. The numbers are checked."""
 
     pattern: str
     after: int
@@ -40,7 +40,7 @@ class Follow(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class Acknowledge(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """So many events of a queue by polls, each acknowledged by itself. The numbers are checked."""
+    """Poll events of a queue and acknowledge each on its own. The numbers are checked."""
 
     topic: str
     group: str
@@ -49,12 +49,12 @@ class Acknowledge(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class Worked(msgspec.Struct, frozen=True, tag=True):
-    """How long it took by the clock, and what this process used of the CPU for it."""
+    """The time that a task took, and the CPU time of this process."""
 
     seconds: float
     cpu_seconds: float
     cursor: int = -1
-    """Of the last message that was published."""
+    """The cursor of the last message that was published."""
 
 
 AnyTask = Publish | Consume | Follow | Acknowledge
@@ -65,7 +65,7 @@ _PATIENCE_SECONDS = 30.0
 
 
 class SdkProcess(WorkerProcess[AnyTask, Worked]):
-    """This module as a child."""
+    """Runs this module as a child process."""
 
     def __init__(self, server: HttpServer) -> None:
         super().__init__(server.name, "bench.client.worker", server.url, answers=Worked)
@@ -177,5 +177,5 @@ def _serve(url: str) -> None:
 
 
 if __name__ == "__main__":
-    gc.disable()  # it would look at every message that is kept for the checking
+    gc.disable()  # the collector would scan every message that is kept for the check
     _serve(sys.argv[1])

@@ -1,4 +1,4 @@
-"""What one append to a store costs, its share of the next checkpoint included."""
+"""The cost of one append, including its share of the next checkpoint, as the log or the number of partitions grows."""
 
 import time
 from contextlib import ExitStack
@@ -12,11 +12,11 @@ from bench.writers import PipelinedWriter
 from tailrace.store.embedded import EmbeddedStore
 
 DISTINCT = 65_536
-"""Batches of a ring: more than stay in the processor's caches."""
+"""The number of batches in a ring: more than fit into the processor's caches."""
 
 
 def cost_in(store: EmbeddedStore, stream: Stream) -> Side:
-    """Microseconds for one append."""
+    """Return the microseconds of one append."""
 
     def measure(appends: int) -> float:
         work = stream.take(appends)
@@ -35,13 +35,13 @@ SPARE_BYTES = 4 * GIB
 _FILL, _MEASURED = 1, 2
 
 
-def run_log_size(ground: Workspace) -> Section:
-    figures, remarks, points = _by_size(ground)
+def run_log_size(workspace: Workspace) -> Section:
+    figures, remarks, points = _by_size(workspace)
     grown = Curve(name="append", grows="GiB of log", unit="of a new log's cost", points=points)
     has_slope = sum(point.at > 0 for point in points) > 1
     return Section(
         title="Growth: length of the log",
-        text=f"Time for one append of a {KB_1.name} batch: {ground.scale.growth_appends:,} of them (`relaxed`, one thread),"
+        text=f"Time for one append of a {KB_1.name} batch: {workspace.scale.growth_appends:,} of them (`relaxed`, one thread),"
         " with the checkpoint that saves their index, divided by their number. The peer is Tailrace itself in the same round,"
         f" with a new log. The log is filled with {KB_16.name} batches.",
         figures=[*figures, slope_figure(grown, FLAT)] if has_slope else figures,
@@ -50,27 +50,27 @@ def run_log_size(ground: Workspace) -> Section:
     )
 
 
-def _by_size(ground: Workspace) -> tuple[list[Figure], list[str], list[Point]]:
-    """The figures, a remark on each size that was skipped, and the costs in terms of a new log's."""
+def _by_size(workspace: Workspace) -> tuple[list[Figure], list[str], list[Point]]:
+    """Return the figures, a remark on each skipped size, and the costs relative to a new log's."""
     measured = ring_of_copies(KB_1, DISTINCT)
     figures = []
     remarks = []
-    points = [Point(0, Samples((1.0,) * ground.scale.rounds))]
-    with ground.folder() as folder, new_store(folder, "relaxed") as store:
-        fill = new_stream(store, _FILL, PARTITIONS, ring_of_bytes(KB_16, ground.scale.ring_bytes))
+    points = [Point(0, Samples((1.0,) * workspace.scale.rounds))]
+    with workspace.folder() as folder, new_store(folder, "relaxed") as store:
+        fill = new_stream(store, _FILL, PARTITIONS, ring_of_bytes(KB_16, workspace.scale.ring_bytes))
         stream = new_stream(store, _MEASURED, PARTITIONS, measured)
-        for size in ground.scale.log_sizes:
+        for size in workspace.scale.log_sizes:
             needed = size - fill.bytes + SPARE_BYTES
-            if ground.free_bytes < needed:
+            if workspace.free_bytes < needed:
                 remarks.append(f"{size / GIB:g} GiB: skipped, the disk has less than {needed / GIB:.0f} GiB free.")
                 continue
-            ground.say(f"growth, {size / GIB:g} GiB")
+            workspace.say(f"growth, {size / GIB:g} GiB")
             PipelinedWriter(store).send(fill.each((size - fill.bytes) // fill.ring.batch_bytes))
             store.checkpoint()
             costs = alternate(
-                {"long": cost_in(store, stream), "new": lambda appends: _cost_in_new_log(ground, measured, appends)},
-                ground.scale.growth_appends,
-                ground.scale.rounds,
+                {"long": cost_in(store, stream), "new": lambda appends: _cost_in_new_log(workspace, measured, appends)},
+                workspace.scale.growth_appends,
+                workspace.scale.rounds,
             )
             figures.append(
                 Figure(
@@ -87,8 +87,8 @@ def _by_size(ground: Workspace) -> tuple[list[Figure], list[str], list[Point]]:
     return figures, remarks, points
 
 
-def _cost_in_new_log(ground: Workspace, ring: Ring, appends: int) -> float:
-    with ground.folder() as folder, new_store(folder, "relaxed") as store:
+def _cost_in_new_log(workspace: Workspace, ring: Ring, appends: int) -> float:
+    with workspace.folder() as folder, new_store(folder, "relaxed") as store:
         stream = new_stream(store, _MEASURED, PARTITIONS, ring)
         cost = cost_in(store, stream)(appends)
         check_streams(store, stream)
@@ -98,15 +98,15 @@ def _cost_in_new_log(ground: Workspace, ring: Ring, appends: int) -> float:
 _TOPIC = 1
 
 
-def run_partition_count(ground: Workspace) -> Section:
-    scale = ground.scale
+def run_partition_count(workspace: Workspace) -> Section:
+    scale = workspace.scale
     ring = ring_of_copies(KB_1, DISTINCT)
     cases: dict[str, tuple[EmbeddedStore, Stream]] = {}
     with ExitStack() as stack:
         for count in scale.partition_counts:
-            store = stack.enter_context(new_store(stack.enter_context(ground.folder()), "relaxed"))
+            store = stack.enter_context(new_store(stack.enter_context(workspace.folder()), "relaxed"))
             cases[f"{count:,}"] = store, new_stream(store, _TOPIC, count, ring)
-        ground.say("growth, partitions")
+        workspace.say("growth, partitions")
         sides = {name: cost_in(store, stream) for name, (store, stream) in cases.items()}
         costs = alternate(sides, scale.growth_appends, scale.rounds)
         for store, stream in cases.values():

@@ -1,6 +1,7 @@
-"""Kafka's protocol on bare sockets: a thousand connections in one process, which no client library likes to hold.
+"""The cost of a request as the number of Kafka connections grows.
 
-Requests are made before the clock runs, and answers are read when it has stopped.
+The client speaks Kafka's protocol on plain sockets, because no client library handles a thousand connections in one process
+well. Requests are made before the clock starts, and responses are decoded after it has stopped.
 """
 
 import asyncio
@@ -26,17 +27,17 @@ from tailrace.wire.messages.fetch import FETCH_API, FetchPartition, FetchRequest
 from tailrace.wire.messages.produce import PRODUCE_API, PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
 _PRODUCE_VERSION, _FETCH_VERSION = 8, 11
-"""The last ones with a simple header."""
+"""The last versions with a simple header."""
 _HEAD = Struct(">ihhih")
 _SIZE_BYTES = 4
 _CORRELATION_BYTES = 4
 _ANSWER_MS = 30_000
 _FROM_ONE_ADDRESS = 500
-"""A server lets one address have 800 connections; more come from other addresses of the machine."""
+"""A server allows 800 connections from one address; further ones use other addresses of the machine."""
 
 
 class WireConnection(asyncio.Protocol):
-    """One request at a time."""
+    """Carries one request at a time."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport
@@ -82,7 +83,7 @@ def produce_request(topic: str, batch: Buffer) -> bytes:
 
 
 def fetch_request(topic: str, offset: int) -> bytes:
-    """For one batch."""
+    """Encode a request for one batch."""
     partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
     return _request(
         FETCH_API.key,
@@ -92,7 +93,7 @@ def fetch_request(topic: str, offset: int) -> bytes:
 
 
 def produced_offsets(answers: Sequence[bytes]) -> Iterator[int]:
-    """Where each batch was put; -1 if it was refused."""
+    """Return the offset of each batch, or -1 if it was refused."""
     codec = MessageCodec()
     for answer in answers:
         response = codec.read(ProduceResponse, _PRODUCE_VERSION, False, MessageSource(answer, _CORRELATION_BYTES))
@@ -102,7 +103,7 @@ def produced_offsets(answers: Sequence[bytes]) -> Iterator[int]:
 
 
 def fetched_batches(answers: Sequence[bytes]) -> Iterator[Buffer]:
-    """What each fetch gave; empty if it was refused."""
+    """Return what each fetch returned; nothing if it was refused."""
     codec = MessageCodec()
     for answer in answers:
         response = codec.read(FetchResponse, _FETCH_VERSION, False, MessageSource(answer, _CORRELATION_BYTES))
@@ -117,32 +118,32 @@ def _request(key: int, version: int, message: KafkaMessage) -> bytes:
     return _HEAD.pack(_HEAD.size - _SIZE_BYTES + len(body), key, version, 1, -1) + bytes(body)
 
 
-_TOPIC = "bench.crowd"
+_TOPIC = "bench.many"
 _DISTINCT = 16_384
 
 
 class _Turn(NamedTuple):
     produced: float
-    """Requests a second."""
+    """Requests per second."""
     fetched: float
     produce_cpu: float
-    """Microseconds of the server's, for each."""
+    """The server's CPU time for each, in microseconds."""
     fetch_cpu: float
     memory_megabytes: float
 
 
-def run(ground: Workspace) -> Section:
-    scale = ground.scale.growth
+def run(workspace: Workspace) -> Section:
+    scale = workspace.scale.growth
     counts = scale.connections
     with ExitStack() as stack:
-        crowds = {}
+        by_count = {}
         for count in counts:
-            ground.say(f"growth, connections: {count:,} are opened")
-            server = stack.enter_context(serving(ground, "relaxed"))
+            workspace.say(f"growth, connections: {count:,} are opened")
+            server = stack.enter_context(serving(workspace, "relaxed"))
             server.create_topic(_TOPIC)
-            crowds[count] = stack.enter_context(_Crowd(server, count))
-        ground.say("growth, connections: produce and fetch")
-        found = take_turns({str(count): crowd.turn for count, crowd in crowds.items()}, scale.connection_calls, scale.rounds)
+            by_count[count] = stack.enter_context(_OpenConnections(server, count))
+        workspace.say("growth, connections: produce and fetch")
+        found = take_turns({str(count): many.turn for count, many in by_count.items()}, scale.connection_calls, scale.rounds)
 
     def of(name: str, unit: str, place: int) -> Curve:
         return curve(name, "connections", unit, {count: [turn[place] for turn in found[str(count)]] for count in counts})
@@ -170,8 +171,8 @@ def run(ground: Workspace) -> Section:
     )
 
 
-class _Crowd:
-    """A server and its connections, which stay open from round to round."""
+class _OpenConnections:
+    """A server and its connections, which stay open between rounds."""
 
     def __init__(self, server: HttpServer, connections: int) -> None:
         self._server = server
@@ -180,7 +181,7 @@ class _Crowd:
         self._ring = ring_of_copies(KB_1, _DISTINCT)
         self._produced = 0
 
-    def __enter__(self) -> "_Crowd":
+    def __enter__(self) -> "_OpenConnections":
         self._connections = self._runner.run(open_connections(self._server.kafka, self._count))
         return self
 
@@ -210,12 +211,12 @@ class _Crowd:
         )
 
     async def _ask_all(self, requests: Sequence[bytes]) -> tuple[float, list[bytes]]:
-        """Seconds, and the answers in any order."""
+        """Send requests; return the seconds and the responses, in any order."""
         left = iter(requests)
         answers: list[bytes] = []
 
         async def work(connection: WireConnection) -> None:
-            # Not a comprehension: each takes the next request when it is free.
+            # Not a comprehension: each connection takes the next request when it is free.
             for request in left:
                 answers.append(await connection.ask(request))  # noqa: PERF401
 

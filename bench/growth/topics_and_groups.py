@@ -1,4 +1,7 @@
-"""A broker with an event loop of its own, so that several can be measured in turn within one process."""
+"""The cost of appends, fetches and commits, and the memory, as the number of topics or groups grows.
+
+Each broker has its own event loop, so that several can be measured in turn in one process.
+"""
 
 import asyncio
 import time
@@ -31,7 +34,7 @@ T = TypeVar("T")
 
 
 class LoopedBroker:
-    """On a new folder, `relaxed`, with room for so many topics and groups."""
+    """A broker on a new folder, with `relaxed` durability and room for this many topics and groups."""
 
     def __init__(self, folder: Path, topics: int = 1, groups: int = 1) -> None:
         self.folder = folder
@@ -60,26 +63,26 @@ _DISTINCT = 65_536
 
 
 class _Costs(NamedTuple):
-    """Microseconds of CPU for each."""
+    """CPU time for each, in microseconds."""
 
     append: float
     fetch: float
 
 
-def run_topics(ground: Workspace) -> Section:
-    scale = ground.scale.growth
+def run_topics(workspace: Workspace) -> Section:
+    scale = workspace.scale.growth
     counts = scale.topics
     with ExitStack() as stack:
-        crowds = {count: _made(ground, stack, count) for count in counts}
-        ground.say("growth, topics: append and fetch")
-        sides = {str(count): partial(_topic_turn, crowd) for count, crowd in crowds.items()}
+        by_count = {count: _made(workspace, stack, count) for count in counts}
+        workspace.say("growth, topics: append and fetch")
+        sides = {str(count): partial(_topic_turn, populated) for count, populated in by_count.items()}
         found = take_turns(sides, scale.topic_calls, scale.rounds)
-        for crowd in crowds.values():
-            check_streams(crowd.looped.store, crowd.stream)
-        folders = {count: crowd.looped.folder for count, crowd in crowds.items()}
-        for crowd in crowds.values():
-            crowd.leave.close()
-        ground.say("growth, topics: memory")
+        for populated in by_count.values():
+            check_streams(populated.looped.store, populated.stream)
+        folders = {count: populated.looped.folder for count, populated in by_count.items()}
+        for populated in by_count.values():
+            populated.leave.close()
+        workspace.say("growth, topics: memory")
         opened = {count: [_open(folders[count], count) for _ in range(scale.rounds)] for count in counts}
         check_folder(folders[counts[-1]])
 
@@ -109,7 +112,7 @@ def run_topics(ground: Workspace) -> Section:
         curves=[appends, fetches, memory, opening],
         remarks=[
             "Time to make a topic, one after the other, on average: "
-            + ", ".join(f"{crowd.create_microseconds:,.0f} µs for {count:,}" for count, crowd in crowds.items())
+            + ", ".join(f"{populated.create_microseconds:,.0f} µs for {count:,}" for count, populated in by_count.items())
             + "."
         ],
     )
@@ -120,14 +123,14 @@ class _ManyTopics(NamedTuple):
     names: list[str]
     stream: Stream
     create_microseconds: float
-    """To make a topic, on average."""
+    """The average time to create a topic."""
     leave: ExitStack
-    """Closes the broker, which must be done before its folder is opened again."""
+    """Close the broker, so that its folder can be opened again."""
 
 
-def _made(ground: Workspace, stack: ExitStack, count: int) -> _ManyTopics:
-    ground.say(f"growth, topics: {count:,} are made")
-    folder = stack.enter_context(ground.folder())
+def _made(workspace: Workspace, stack: ExitStack, count: int) -> _ManyTopics:
+    workspace.say(f"growth, topics: {count:,} are made")
+    folder = stack.enter_context(workspace.folder())
     leave = stack.enter_context(ExitStack())
     looped = leave.enter_context(LoopedBroker(folder / "data", topics=count))
     names = [f"topic.{number}" for number in range(count)]
@@ -141,22 +144,22 @@ async def _create(looped: LoopedBroker, names: list[str]) -> list[PartitionId]:
     return [PartitionId((await looped.broker.topics.create(name, 1)).id, 0) for name in names]
 
 
-def _topic_turn(crowd: _ManyTopics, calls: int) -> _Costs:
+def _topic_turn(populated: _ManyTopics, calls: int) -> _Costs:
     settle_disk()
-    return crowd.looped.run(_append_and_fetch(crowd, calls))
+    return populated.looped.run(_append_and_fetch(populated, calls))
 
 
-async def _append_and_fetch(crowd: _ManyTopics, calls: int) -> _Costs:
-    broker, stream = crowd.looped.broker, crowd.stream
+async def _append_and_fetch(populated: _ManyTopics, calls: int) -> _Costs:
+    broker, stream = populated.looped.broker, populated.stream
     first = stream.appended
     batches = [
-        RawBatch(crowd.names[number % len(crowd.names)], 0, changes.appends[0].batch)
+        RawBatch(populated.names[number % len(populated.names)], 0, changes.appends[0].batch)
         for number, changes in enumerate(stream.take(calls), first)
     ]
     fetches = []
     for number in range(first, first + calls):
-        nth, place = number % len(crowd.names), number // len(crowd.names)
-        fetches.append((nth, place, PartitionFetch(crowd.names[nth], 0, stream.offset_of(place), 1)))
+        nth, place = number % len(populated.names), number // len(populated.names)
+        fetches.append((nth, place, PartitionFetch(populated.names[nth], 0, stream.offset_of(place), 1)))
 
     async def append(batch: RawBatch) -> None:
         (outcome,) = await broker.appender.append([batch])
@@ -186,22 +189,22 @@ _TOPIC = "read.by_all"
 _FILLING = Shape("filling", 1_000, 16)
 
 
-def run_groups(ground: Workspace) -> Section:
-    scale = ground.scale.growth
+def run_groups(workspace: Workspace) -> Section:
+    scale = workspace.scale.growth
     with ExitStack() as stack:
-        crowds = {}
+        by_count = {}
         for count in scale.groups:
-            looped = stack.enter_context(LoopedBroker(stack.enter_context(ground.folder()) / "data", groups=count))
+            looped = stack.enter_context(LoopedBroker(stack.enter_context(workspace.folder()) / "data", groups=count))
             looped.run(_fill_groups(looped, scale.commits * (scale.rounds + 1)))
-            crowds[count] = _Groups(looped, [f"group-{number}" for number in range(count)])
-        ground.say("growth, groups")
-        sides = {str(count): partial(_group_turn, groups) for count, groups in crowds.items()}
+            by_count[count] = _Groups(looped, [f"group-{number}" for number in range(count)])
+        workspace.say("growth, groups")
+        sides = {str(count): partial(_group_turn, groups) for count, groups in by_count.items()}
         found = take_turns(sides, scale.commits, scale.rounds)
-        for groups in crowds.values():
+        for groups in by_count.values():
             groups.check()
     share = 1e6 / scale.commits
-    seconds = {count: [each.seconds * share for each in found[str(count)]] for count in crowds}
-    cpu_seconds = {count: [each.cpu_seconds * share for each in found[str(count)]] for count in crowds}
+    seconds = {count: [each.seconds * share for each in found[str(count)]] for count in by_count}
+    cpu_seconds = {count: [each.cpu_seconds * share for each in found[str(count)]] for count in by_count}
     times = curve("commit", "groups", "µs", seconds)
     costs = curve("commit, CPU", "groups", "µs", cpu_seconds)
     return Section(
@@ -215,7 +218,7 @@ def run_groups(ground: Workspace) -> Section:
 
 
 class _Groups:
-    """Commit higher and higher offsets, one group after the other."""
+    """Commit rising offsets, one group after the other."""
 
     def __init__(self, looped: LoopedBroker, names: list[str]) -> None:
         self.looped = looped
@@ -245,7 +248,7 @@ class _Groups:
 
 
 async def _fill_groups(looped: LoopedBroker, records: int) -> None:
-    """No group may commit beyond the end of a partition."""
+    """Fill a partition, because no group may commit beyond its end."""
     await looped.broker.topics.create(_TOPIC, 1)
     for batch in ring_of_copies(_FILLING, -(-records // _FILLING.records)).batches:
         (outcome,) = await looped.broker.appender.append([RawBatch(_TOPIC, 0, batch)])

@@ -1,1 +1,1 @@
-"""What is asked of the server over HTTP: SQL, messages, subscriptions."""
+"""The server over HTTP: SQL, messages, subscriptions."""

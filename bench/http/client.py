@@ -1,4 +1,7 @@
-"""Requests at an even pace, each on its time whether the one before it is answered or not."""
+"""A process that sends requests over HTTP: rows, messages and subscriptions, as fast as possible or at a steady rate.
+
+At a steady rate each request is sent on time, whether or not the one before it is answered.
+"""
 
 import asyncio
 import gc
@@ -33,7 +36,10 @@ from tailrace.model.address import Address, parse_address
 async def ask_steadily(
     address: Address, count: int, per_second: int, make: Callable[[int, float], bytes]
 ) -> tuple[float, Sequence[float], Sequence[bytes]]:
-    """`make` gets a number and the time. When it began; for each request the seconds until its answer; the answers."""
+    """Send requests that `make` builds from a number and the time.
+
+    Returns when it began, the seconds until the response of each request, and the responses.
+    """
     idle: list[Connection] = []
     delays = [0.0] * count
     answers = [b""] * count
@@ -219,7 +225,7 @@ async def consume_steadily(address: Address, task: ConsumeSteadily, on_ready: Ca
 
 
 def _check_offsets(answers: Sequence[bytes], messages: int) -> None:
-    """Each has an offset of its own, without a gap, in a topic of one partition that nobody else writes to."""
+    """Check that offsets have no gap and no duplicate, in a topic of one partition with no other writer."""
     records = [record for answer in answers for record in msgspec.json.decode(answer, type=_Published).records]
     offsets = {record.offset for record in records}
     if len(records) != messages or len(offsets) != messages or max(offsets) - min(offsets) != messages - 1:
@@ -268,14 +274,14 @@ def _delays(follower: Follower, messages: int) -> list[float]:
         cursors.append(int(found[1]))
         numbers.append(int(found[2]))
         delays.append(follower.pieces[bisect_left(ends, found.end())][0] - float(found[3]))
-    # Publishers are not in step with each other, so the numbers may come in another order than they left; cursors never.
+    # Publishers are independent, so numbers may arrive in another order than they were sent; cursors never.
     if sorted(numbers) != list(range(messages)) or sorted(cursors) != cursors:
         raise BadAnswer(f"a subscriber got {len(numbers)} events, not all {messages} once and in order")
     return delays
 
 
 class HttpClient(WorkerProcess[AnyTask, Answer]):
-    """This module as a child."""
+    """Runs this module as a child process."""
 
     def __init__(self, server: HttpServer) -> None:
         super().__init__(server.name, "bench.http.client", str(server.http), answers=Answer)
@@ -314,5 +320,5 @@ def _say_ready() -> None:
 
 
 if __name__ == "__main__":
-    gc.disable()  # it would look at every answer that is kept for the checking
+    gc.disable()  # the collector would scan every response that is kept for the check
     _serve_tasks(parse_address(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""SELECT over a long topic, and what it does to somebody who publishes meanwhile."""
+"""SELECT over a long topic, and its effect on the latency of concurrent publishes."""
 
 import threading
 import time
@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from bench.audit import AuditFailure
 from bench.figures import Bar, Figure, Samples, Section, alternate, repeat
 from bench.http.client import HttpClient
-from bench.http.rates import percentile, said
+from bench.http.rates import percentile
 from bench.http.server import HttpServer, Loaded, load_topic, serving
 from bench.http.tasks import PublishSteadily
 from bench.kafka.tasks import Delays
+from bench.worker_process import expect
 from bench.workspace import Workspace
 
 _TOPIC = "bench.long"
@@ -20,18 +21,18 @@ _PER_SECOND = 200
 _COUNT = f"SELECT count(*) FROM {_TOPIC}"
 _ADD_UP = f"SELECT sum(length(value)) FROM {_TOPIC}"
 _MOST_SECONDS = 5
-"""For a count of all records. The heads of the batches tell it; nobody should wait longer."""
+"""Limits a count of all records, which needs only the headers of the batches."""
 
 
-def run(ground: Workspace) -> Section:
-    scale = ground.scale.http
-    with serving(ground) as server, HttpClient(server) as client:
-        ground.say(f"{scale.queried_records:,} records to query")
+def run(workspace: Workspace) -> Section:
+    scale = workspace.scale.http
+    with serving(workspace) as server, HttpClient(server) as client:
+        workspace.say(f"{scale.queried_records:,} records to query")
         loaded = load_topic(server, _TOPIC, scale.queried_records, _VALUE_BYTES)
-        ground.say("SELECT over all of them")
+        workspace.say("SELECT over all of them")
         counts = repeat(lambda _: _query(server, _COUNT, loaded.records), 1, scale.rounds)
         sums = repeat(lambda _: _query(server, _ADD_UP, loaded.value_bytes), 1, scale.rounds)
-        ground.say("publish beside a SELECT")
+        workspace.say("publish beside a SELECT")
         publisher = _Publisher(server, client)
         delays = alternate(
             {"alone": publisher.delay, "beside": lambda messages: _beside_query(server, loaded, publisher, messages)},
@@ -60,7 +61,7 @@ def run(ground: Workspace) -> Section:
 
 
 class _Publisher:
-    """Each time to a topic of its own."""
+    """Publishes to a new topic each time."""
 
     def __init__(self, server: HttpServer, client: HttpClient) -> None:
         self._server = server
@@ -68,12 +69,12 @@ class _Publisher:
         self._topics = 0
 
     def delay(self, messages: int) -> float:
-        """The 99th percentile, in milliseconds."""
+        """Return the 99th percentile, in milliseconds."""
         topic = f"bench.beside_{self._topics}"
         self._topics += 1
         self._server.create_topic(topic)
         task = PublishSteadily(topic=topic, messages=messages, per_second=_PER_SECOND)
-        delays = said(Delays, self._client.ask(task)).seconds
+        delays = expect(Delays, self._client.ask(task)).seconds
         if self._server.records_in(topic) != messages:
             raise AuditFailure(f"{topic} has {self._server.records_in(topic)} records, and {messages} were acknowledged")
         return percentile(delays, 0.99)
@@ -99,7 +100,7 @@ def _beside_query(server: HttpServer, loaded: Loaded, publisher: _Publisher, mes
 
 @contextmanager
 def _querying(server: HttpServer, loaded: Loaded) -> Iterator[None]:
-    """Somebody asks again and again, until the block ends."""
+    """Run a query repeatedly until the block ends."""
     ended = threading.Event()
     failures: list[Exception] = []
 

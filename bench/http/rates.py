@@ -1,4 +1,4 @@
-"""What the subjects over HTTP share: rounds of tasks, their rates, and the CPU that the server used for them."""
+"""Rates of tasks over HTTP, in rounds, and the CPU time of the server."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -9,6 +9,7 @@ from bench.http.client import HttpClient
 from bench.http.server import HttpServer
 from bench.http.tasks import Answer, AnyTask
 from bench.kafka.tasks import Span
+from bench.worker_process import expect
 
 Made = TypeVar("Made", bound=Answer)
 
@@ -16,18 +17,18 @@ Made = TypeVar("Made", bound=Answer)
 class Rate(NamedTuple):
     per_second: float
     cpu_microseconds: float
-    """Of the server, for each."""
+    """The server's CPU time for each."""
 
 
 def rate(server: HttpServer, client: HttpClient, task: AnyTask, count: int) -> Rate:
-    """How fast so many things are done by a task."""
+    """Run a task and return how fast it was."""
     before = server.cpu_seconds
-    span = said(Span, client.ask(task))
+    span = expect(Span, client.ask(task))
     return Rate(count / span.seconds, (server.cpu_seconds - before) / count * 1e6)
 
 
 def rounds(side: Callable[[int], Rate], work: int, count: int) -> list[Rate]:
-    """After one round that counts for nothing."""
+    """Run rounds after one round to warm up."""
     side(work)
     return [side(work) for _ in range(count)]
 
@@ -41,11 +42,6 @@ def cpu_of(found: Sequence[Rate]) -> str:
 
 
 def percentile(seconds: Sequence[float], share: float) -> float:
-    """In milliseconds."""
+    """Return a percentile in milliseconds."""
     ordered = sorted(seconds)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1_000
-
-
-def said(kind: type[Made], answer: Answer) -> Made:
-    assert isinstance(answer, kind), answer
-    return answer

@@ -1,4 +1,4 @@
-"""INSERTs over HTTP: one row at a time from many clients, and a thousand rows at a time."""
+"""INSERTs, messages and subscribers over HTTP: single rows and batches, publish and consume, delays to many subscribers."""
 
 from itertools import count
 from typing import NamedTuple
@@ -6,10 +6,11 @@ from typing import NamedTuple
 from bench.audit import AuditFailure
 from bench.figures import Bar, Figure, Samples, Section
 from bench.http.client import HttpClient
-from bench.http.rates import Rate, cpu_of, percentile, rate, rates, rounds, said
+from bench.http.rates import Rate, cpu_of, percentile, rate, rates, rounds
 from bench.http.server import HttpServer, serving
 from bench.http.tasks import ConsumeMessages, Form, InsertRows, PublishMessages, PublishSteadily, Subscribe
 from bench.kafka.tasks import Delays
+from bench.worker_process import expect
 from bench.workspace import Workspace, settle_disk
 
 _TABLE = "bench.rows"
@@ -21,15 +22,15 @@ _LEAST_SINGLE = 2_000
 _LEAST_MANY = 100_000
 
 
-def run_inserts(ground: Workspace) -> Section:
-    scale = ground.scale.http
-    with serving(ground) as server, HttpClient(server) as client:
+def run_inserts(workspace: Workspace) -> Section:
+    scale = workspace.scale.http
+    with serving(workspace) as server, HttpClient(server) as client:
         server.sql(f"CREATE TABLE {_TABLE} (id BIGINT, body TEXT, PRIMARY KEY (id))")
         rows = _InsertedRows(server, client)
-        ground.say(f"INSERT, {_INSERT_CLIENTS} clients")
+        workspace.say(f"INSERT, {_INSERT_CLIENTS} clients")
         single = rounds(lambda work: rows.insert(work, 1, _INSERT_CLIENTS, "parameters"), scale.single_rows, scale.rounds)
         written = rounds(lambda work: rows.insert(work, 1, _INSERT_CLIENTS, "text"), scale.single_rows, scale.rounds)
-        ground.say(f"INSERT, {_MANY:,} rows each")
+        workspace.say(f"INSERT, {_MANY:,} rows each")
         many = rounds(lambda work: rows.insert(work, _MANY, _FEW_CLIENTS, "text"), scale.many_rows, scale.rounds)
         runs = rounds(lambda work: rows.insert(work, _MANY, _FEW_CLIENTS, "parameters"), scale.many_rows, scale.rounds)
         rows.check()
@@ -71,7 +72,7 @@ def run_inserts(ground: Workspace) -> Section:
 
 
 class _InsertedRows:
-    """The rows that were written so far: ids from 0 on."""
+    """The rows that were written so far, with ids from 0."""
 
     def __init__(self, server: HttpServer, client: HttpClient) -> None:
         self._server = server
@@ -109,13 +110,13 @@ _LEAST_PUBLISHED = 20_000
 _LEAST_CONSUMED = 50_000
 
 
-def run_messages(ground: Workspace) -> Section:
-    scale = ground.scale.http
-    with serving(ground) as server, HttpClient(server) as client:
+def run_messages(workspace: Workspace) -> Section:
+    scale = workspace.scale.http
+    with serving(workspace) as server, HttpClient(server) as client:
         topics = _Topics(server, client)
-        ground.say(f"publish, {_PUBLISHED_AT_ONCE} messages each")
+        workspace.say(f"publish, {_PUBLISHED_AT_ONCE} messages each")
         published = rounds(topics.publish, scale.messages, scale.rounds)
-        ground.say(f"consume, {_CONSUMED_AT_ONCE:,} messages each")
+        workspace.say(f"consume, {_CONSUMED_AT_ONCE:,} messages each")
         consumed = rounds(topics.consume, scale.messages, scale.rounds)
     return Section(
         title="HTTP: publish and consume",
@@ -131,7 +132,7 @@ def run_messages(ground: Workspace) -> Section:
 
 
 class _Topics:
-    """A new topic for each round; the last one is consumed."""
+    """Publishes to a new topic in each round and consumes the last one."""
 
     def __init__(self, server: HttpServer, client: HttpClient) -> None:
         self._server = server
@@ -163,22 +164,22 @@ class _Topics:
 
 _PER_SECOND = 100
 _MOST_DELAY_MS = 1_000
-"""For the slowest percent. Nobody calls it live when it takes longer."""
+"""Limits the delay of the slowest percent."""
 
 
 class _Fed(NamedTuple):
     p50: float
     p99: float
     cpu_share: float
-    """Of one core, while messages came."""
+    """The share of one core while messages arrived."""
     memory_megabytes: float
 
 
-def run_subscribers(ground: Workspace) -> Section:
-    scale = ground.scale.http
+def run_subscribers(workspace: Workspace) -> Section:
+    scale = workspace.scale.http
     messages = round(_PER_SECOND * scale.fed_seconds)
-    with serving(ground) as server, HttpClient(server) as publisher:
-        ground.say(f"{scale.subscribers:,} subscribers")
+    with serving(workspace) as server, HttpClient(server) as publisher:
+        workspace.say(f"{scale.subscribers:,} subscribers")
         fed = [_feed(server, publisher, number, scale.subscribers, messages) for number in range(scale.rounds)]
     return Section(
         title="HTTP: subscribers",
@@ -203,10 +204,10 @@ def run_subscribers(ground: Workspace) -> Section:
 def _feed(server: HttpServer, publisher: HttpClient, number: int, subscribers: int, messages: int) -> _Fed:
     topic = f"fed_{number}.messages"
     server.create_topic(topic)
-    with HttpClient(server) as crowd:
-        crowd.ask(Subscribe(pattern=topic, subscribers=subscribers, messages=messages))
+    with HttpClient(server) as process:
+        process.ask(Subscribe(pattern=topic, subscribers=subscribers, messages=messages))
         before = server.cpu_seconds
         publisher.ask(PublishSteadily(topic=topic, messages=messages, per_second=_PER_SECOND))
-        delays = said(Delays, crowd.hear()).seconds
+        delays = expect(Delays, process.receive()).seconds
         used = server.cpu_seconds - before
     return _Fed(percentile(delays, 0.5), percentile(delays, 0.99), used / (messages / _PER_SECOND), server.memory_megabytes)

@@ -1,4 +1,4 @@
-"""Tailrace as its users run it, asked over HTTP. What is set up and checked beside the clock goes through here too."""
+"""`tailrace serve` in a process of its own, and requests to it outside the measured time: set-up, loading and checks."""
 
 import http.client
 import sys
@@ -51,7 +51,7 @@ class HttpServer:
 
     @property
     def cpu_seconds(self) -> float:
-        """What it and its helpers have used so far."""
+        """The CPU time of the server and its child processes so far."""
         return cpu_seconds_of(self.pid)
 
     @property
@@ -72,7 +72,7 @@ class HttpServer:
         return msgspec.json.decode(said) if said else None
 
     def sql(self, text: str, params: Sequence[object] = ()) -> list[list[Any]]:
-        """The rows of one statement."""
+        """Run one statement and return its rows."""
         rows: list[list[Any]] = self.ask("POST", "/api/sql", {"sql": text, "params": list(params)})["rows"]
         return rows
 
@@ -80,12 +80,12 @@ class HttpServer:
         self.ask("POST", "/api/topics", {"name": name, "partitions": partitions})
 
     def records_in(self, *topics: str) -> int:
-        """By their ends: nothing is removed while a benchmark runs."""
+        """Count records by the end offsets: nothing is removed during a benchmark."""
         found = self.ask("POST", "/api/batches/offsets", {"topics": list(topics)})
         return sum(sum(topic["partitions"]) for topic in found["topics"])
 
     def await_records(self, topics: Sequence[str], count: int, within_seconds: float) -> Iterator[tuple[float, int]]:
-        """Moments at which topics were seen to have grown, with how many records they had, until they have so many."""
+        """Yield the time and the number of records whenever topics have grown, until they have this many."""
         deadline = time.monotonic() + within_seconds
         seen = -1
         while seen < count:
@@ -100,7 +100,7 @@ class HttpServer:
 
 
 def cpu_seconds_of(pid: int) -> float:
-    """What a process and all its children have used so far."""
+    """Return the CPU time of a process and all its children so far."""
     process = psutil.Process(pid)
     total = 0.0
     for one in (process, *process.children(recursive=True)):
@@ -113,7 +113,7 @@ def cpu_seconds_of(pid: int) -> float:
 
 
 def exact_cpu_seconds_of(pid: int) -> float:
-    """What the threads of a process that runs have used so far, by the nanosecond; a thread that has ended does not count.
+    """Return the CPU time of the threads of a running process, in nanosecond resolution. Threads that ended do not count.
 
     The other clock ticks a hundred times a second, which is too coarse for a server that needs a microsecond for a message.
     """
@@ -125,9 +125,9 @@ def exact_cpu_seconds_of(pid: int) -> float:
 
 
 @contextmanager
-def serving(ground: Workspace, durability: Durability = "fsync") -> Iterator[HttpServer]:
-    """A server on a new folder; both are gone afterwards."""
-    with ground.folder() as folder:
+def serving(workspace: Workspace, durability: Durability = "fsync") -> Iterator[HttpServer]:
+    """Run a server on a new folder and remove both afterwards."""
+    with workspace.folder() as folder:
         server = HttpServer(folder, durability)
         try:
             server.start()
@@ -139,17 +139,17 @@ def serving(ground: Workspace, durability: Durability = "fsync") -> Iterator[Htt
 _TIMESTAMP = 1_700_000_000_000
 _BATCH_RECORDS = 5_000
 _STAGE_BATCHES = 50
-"""So many fit into a frame."""
+"""As many as fit into one frame."""
 
 
 class Loaded(NamedTuple):
     records: int
     value_bytes: int
-    """Of all values together."""
+    """The bytes of all values together."""
 
 
 def load_topic(server: HttpServer, topic: str, records: int, value_bytes: int) -> Loaded:
-    """At least so many records, whose values have up to so many bytes."""
+    """Load a topic with at least this many records, whose values have up to this many bytes."""
     values = [b"%0*d" % (1 + number * value_bytes // _BATCH_RECORDS, number % 10) for number in range(_BATCH_RECORDS)]
     batch = encode_batch([Record(b"%d" % number, value, (), _TIMESTAMP) for number, value in enumerate(values)])
     wanted = -(-records // _BATCH_RECORDS)
@@ -172,8 +172,8 @@ class KafkaListener:
         self.pid = server.pid
 
     def start(self) -> float:
-        """It runs already."""
+        """Do nothing: the server runs already."""
         return 0.0
 
     def stop(self) -> None:
-        """Whoever started it stops it."""
+        """Do nothing: whoever started the server stops it."""

@@ -1,4 +1,4 @@
-"""What a client process is asked to do over HTTP: values that travel as lines of JSON. Answers are those of `bench.kafka`."""
+"""The tasks of a client process over HTTP, as lines of JSON. Answers are those of `bench.kafka.tasks`."""
 
 from typing import Literal
 
@@ -8,11 +8,11 @@ from bench.kafka.tasks import Delays, Done, Span
 from bench.worker_process import Failed
 
 Form = Literal["parameters", "text"]
-"""How the values of an INSERT are sent: beside the statement, or written in it."""
+"""How the values of an INSERT are sent: as parameters, or as literals."""
 
 
 class InsertRows(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Rows `id, body` with rising ids, over some connections, each with one request on its way. Answered with a `Span`."""
+    """Insert rows `id, body` with rising ids over some connections, one request at a time on each. Answered with a `Span`."""
 
     table: str
     first_id: int
@@ -24,7 +24,7 @@ class InsertRows(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class InsertSteadily(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Rows `id, sent` at an even pace; `sent` is the time at which the request leaves. Answered with a `Span`."""
+    """Insert rows `id, sent` at a steady rate; `sent` is when the request is sent. Answered with a `Span`."""
 
     table: str
     rows: int
@@ -32,7 +32,7 @@ class InsertSteadily(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class PublishMessages(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Numbered messages, like `InsertRows`."""
+    """Publish numbered messages, like `InsertRows`."""
 
     topic: str
     first: int
@@ -43,7 +43,7 @@ class PublishMessages(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class PublishSteadily(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """One by one at an even pace, each with the time at which it leaves. Answered with `Delays` until each was acknowledged."""
+    """Publish one by one at a steady rate, each with the time at which it is sent. Answered with `Delays` until the acks."""
 
     topic: str
     messages: int
@@ -51,7 +51,7 @@ class PublishSteadily(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class ConsumeMessages(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Everything from the start, each request where the one before ended. The numbers are checked. Answered with a `Span`."""
+    """Consume everything from the start. The numbers are checked. Answered with a `Span`."""
 
     topic: str
     messages: int
@@ -59,14 +59,14 @@ class ConsumeMessages(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class ConsumeSteadily(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Messages that say when they left, by long polls. Answered with `Done` when it is ready, and with `Delays`."""
+    """Consume messages that say when they were sent, by long polls. Answered with `Done` when ready, and with `Delays`."""
 
     topic: str
     messages: int
 
 
 class Subscribe(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """So many subscribers, of which each must get all messages in order, once.
+    """Run subscribers, each of which must get all messages in order, once.
 
     Answered with `Done` when all are connected, and with `Delays` of all events at all subscribers.
     """

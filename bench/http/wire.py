@@ -1,6 +1,6 @@
-"""HTTP from the client's side with as little work as possible: what the client uses, the server lacks.
+"""A minimal HTTP client: CPU time that the client uses, the server lacks.
 
-Knows what the server sends: bodies with a length, or chunks for streams. Requests are bytes that were made before.
+It understands what the server sends: bodies with a length, or chunks for streams. Requests are encoded beforehand.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ _EVENT = b"\ndata: "
 
 
 class BadAnswer(Exception):
-    """What came is not what was asked for."""
+    """The response is not the expected one."""
 
 
 def request(address: Address, method: str, path: str, body: bytes = b"", accept: str = "application/json") -> bytes:
@@ -27,7 +27,7 @@ def request(address: Address, method: str, path: str, body: bytes = b"", accept:
 
 
 class Connection(asyncio.Protocol):
-    """One request at a time."""
+    """Carries one request at a time."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport
@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
             self._answer.set_exception(BadAnswer("the server closed the connection"))
 
     async def ask(self, asked: bytes) -> bytes:
-        """The body of the answer."""
+        """Return the body of the response."""
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(asked)
         return await self._answer
@@ -76,13 +76,13 @@ async def connect(address: Address) -> Connection:
 
 
 async def ask_all(address: Address, connections: int, requests: Iterable[bytes]) -> tuple[float, float, Sequence[bytes]]:
-    """Each connection takes the next request when its last one is answered. When it began and ended, and the answers."""
+    """Send requests over all connections, one at a time on each. Returns when it began and ended, and the responses."""
     waiting = iter(list(requests))
     answers: list[bytes] = []
     opened = [await connect(address) for _ in range(connections)]
 
     async def work(connection: Connection) -> None:
-        # Not a comprehension: each takes the next request when it is free.
+        # Not a comprehension: each connection takes the next request when it is free.
         for asked in waiting:
             answers.append(await connection.ask(asked))  # noqa: PERF401
 
@@ -95,7 +95,7 @@ async def ask_all(address: Address, connections: int, requests: Iterable[bytes])
 
 
 class Follower(asyncio.Protocol):
-    """A stream that never ends: keeps what comes with the time at which it came, to be looked at later."""
+    """Reads a stream without end and keeps each event with its time of arrival, to be checked later."""
 
     def __init__(self, asked: bytes, on_event: Callable[[int], None]) -> None:
         self._asked = asked
@@ -113,7 +113,7 @@ class Follower(asyncio.Protocol):
         self.pieces.append((time.monotonic(), data))
         if not self.is_open.done() and b"still here" in data:
             self.is_open.set_result(None)
-        # An event may come in two pieces.
+        # An event may arrive in two pieces.
         joined = self._tail + data
         self._on_event(joined.count(_EVENT))
         self._tail = joined[1 - len(_EVENT) :]

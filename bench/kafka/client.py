@@ -1,4 +1,7 @@
-"""The sending half of a client: librdkafka through confluent-kafka."""
+"""A process with a Kafka client: librdkafka through confluent-kafka, as producer and consumer.
+
+It makes records before the clock starts and checks what it read after the clock has stopped.
+"""
 
 import gc
 import sys
@@ -39,21 +42,21 @@ ANSWER_SECONDS = 60.0
 _CHUNK_BYTES = 1_000_000
 _CHUNK_RECORDS = 1_000
 _PROMPT = {"linger.ms": 0}
-"""For records that someone waits for."""
+"""The timeout of records that somebody waits for."""
 
 _Chunk = tuple[int, list[dict[str, bytes]]]
-"""Records for one partition, as confluent-kafka takes them."""
+"""Records for one partition, in the form of confluent-kafka."""
 
 
 class Sender:
-    """Has what it sends ready before the clock starts: making a record takes as long as sending it."""
+    """Produces records that are made before the clock starts: making a record takes as long as sending it."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
         self._prepared: tuple[tuple[int, int, int], Sequence[_Chunk]] = ((0, 0, 0), ())
         self._connections: list[Producer] = []
         self._turns = 0
-        """Records over each of the connections so far."""
+        """The number of records sent over each connection so far."""
 
     def produce(self, load: Load) -> Span:
         chunks = self._chunks(load)
@@ -76,7 +79,7 @@ class Sender:
         return Span(began, time.perf_counter())
 
     def produce_steadily(self, load: Load, per_second: int) -> Span:
-        """The key of a record says when it left."""
+        """Produce records whose keys say when they were sent."""
         producer = self._connected(load, _PROMPT)
         numbering = Numbering(load.record_bytes)
         values = [numbering.record(0, number) for number in range(load.records)]
@@ -117,7 +120,7 @@ class Sender:
         return producer
 
     def _chunks(self, load: Load) -> Sequence[_Chunk]:
-        """Kept for the next round of the same work."""
+        """Return the plan of a load, which is kept for the next round."""
         wanted = (load.records, load.record_bytes, load.partitions)
         kept, chunks = self._prepared
         if kept != wanted:
@@ -128,7 +131,7 @@ class Sender:
 
 
 def sent_by(load: Load) -> dict[Lane, int]:
-    """What a load leaves in its topic."""
+    """Return what a load leaves in its topic."""
     if load.senders:
         return {Lane(0, sender): load.records // load.senders for sender in range(load.senders)}
     sizes = {Lane(partition, partition): 0 for partition in range(load.partitions)}
@@ -138,7 +141,7 @@ def sent_by(load: Load) -> dict[Lane, int]:
 
 
 def _plan(load: Load) -> list[tuple[int, range]]:
-    """Which numbers go to which partition, chunk after chunk."""
+    """Yield which numbers go to which partition, chunk by chunk."""
     size = max(1, min(_CHUNK_RECORDS, _CHUNK_BYTES // load.record_bytes))
     filled = [0] * load.partitions
     plan: list[tuple[int, range]] = []
@@ -172,10 +175,10 @@ def _expect_delivery(error: KafkaError | None, _: Message) -> None:
 _SILENCE_SECONDS = 20.0
 _AT_ONCE = 10_000
 _UNHINDERED: dict[str, Any] = {
-    # By default librdkafka rests a second whenever its queue is full, and that would be all that is measured.
+    # By default librdkafka pauses for a second whenever its queue is full, which would dominate the measurement.
     "fetch.queue.backoff.ms": 1,
     "queued.min.messages": 1_000_000,
-    # With the default of 500 ms some reads of many partitions stood still for that long, whatever the server.
+    # With the default of 500 ms some reads of many partitions stalled for that long, with every server.
     "fetch.wait.max.ms": 10,
 }
 
@@ -193,7 +196,7 @@ class Receiver:
         began = heard_at = time.perf_counter()
         consumer.assign(_from_start(load))
         while count < load.records:
-            # No more than are still to come: it would wait for them until its time is up.
+            # No more than are left: otherwise it would wait until its timeout.
             messages = consumer.consume(min(_AT_ONCE, load.records - count), 0.1)
             if messages:
                 found.append(messages)
@@ -209,7 +212,7 @@ class Receiver:
     def consume_steadily(self, load: Load, on_ready: Callable[[], None]) -> Delays:
         consumer = self._connected(load, {})
         consumer.assign(_from_start(load))
-        # Until the first fetch waits at the server, which is how a reader that keeps up finds itself.
+        # Until the first fetch waits at the server, as that of a reader that keeps up does.
         consumer.poll(0.5)
         on_ready()
         found: list[Message] = []
@@ -234,7 +237,7 @@ class Receiver:
             }
         )
         consumer.list_topics(load.topic, ANSWER_SECONDS)
-        # This answer comes over the connection that is read from. Else that to a server which is quick to tell where its
+        # This response comes over the connection that is read from. Otherwise that to a server which is quick to tell where its
         # partitions are would be made while the clock runs.
         consumer.get_watermark_offsets(TopicPartition(load.topic, 0), ANSWER_SECONDS, cached=False)
         return consumer
@@ -248,7 +251,7 @@ class Receiver:
             ledger.tick(message.partition() or 0, message.value() or b"")
         sent = sent_by(load)
         ledger.close(sent)
-        # What came twice at the very end would not have been read.
+        # A duplicate at the very end would not have been read otherwise.
         for partition, end in end_offsets(self._admin, _from_start(load)).items():
             expected = sum(count for lane, count in sent.items() if lane.partition == partition)
             if end != expected:
@@ -256,7 +259,7 @@ class Receiver:
 
 
 def end_offsets(admin: AdminClient, places: Sequence[TopicPartition]) -> dict[int, int]:
-    """By partition."""
+    """Return the end offset of each partition."""
     asked = admin.list_offsets({place: OffsetSpec.latest() for place in places})
     return {place.partition: answer.result(ANSWER_SECONDS).offset for place, answer in asked.items()}
 
@@ -266,7 +269,7 @@ def _from_start(load: Load) -> list[TopicPartition]:
 
 
 class ClientProcess(WorkerProcess[Task, Answer]):
-    """This module as a child."""
+    """Runs this module as a child process."""
 
     def __init__(self, peer: Peer) -> None:
         super().__init__(peer.name, "bench.kafka.client", str(peer.address), answers=Answer)
@@ -312,14 +315,14 @@ class _Client:
                 return self._receiver.consume_steadily(load, _say_ready)
 
     def _create(self, topic: str, partitions: int) -> Done:
-        # Batches up to this size are sent where large ones are asked for.
+        # Batches may be this large if large ones are requested.
         wanted = NewTopic(topic, partitions, 1, config={"max.message.bytes": "10000000"})
         self._admin.create_topics([wanted])[topic].result(ANSWER_SECONDS)
         self._await_leaders(topic, partitions)
         return Done()
 
     def _await_leaders(self, topic: str, partitions: int) -> None:
-        """Until every partition answers for its end: records sent to Kafka before that came out of order now and then."""
+        """Wait until every partition returns its end: records sent to Kafka before that were sometimes reordered."""
         places = [TopicPartition(topic, number) for number in range(partitions)]
         deadline = time.monotonic() + ANSWER_SECONDS
         while not (self._has_leaders(topic, partitions) and self._has_offsets(places)):
@@ -343,5 +346,5 @@ def _say_ready() -> None:
 
 
 if __name__ == "__main__":
-    gc.disable()  # it would look at every record that is kept for the checking
+    gc.disable()  # the collector would scan every record that is kept for the check
     _Client(sys.argv[1]).serve()

@@ -1,4 +1,4 @@
-"""Two servers that run beside each other, each with clients of its own; one works while the other one rests."""
+"""Compares two servers that run at the same time, each with its own clients; one works while the other is idle."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,6 +13,7 @@ from bench.kafka.client import ClientProcess
 from bench.kafka.tasks import Answer, Consume, CreateTopic, Load, Produce, Span
 from bench.peers.servers import MakePeer, Peer, VoidPeer
 from bench.scale import KafkaScale
+from bench.worker_process import expect
 from bench.workspace import Workspace, settle_disk
 from tailrace.model.commit import Durability
 
@@ -34,7 +35,7 @@ class ComparedServer:
         self._numbers = count()
 
     def new_topic(self, load: Load) -> Load:
-        """The load, for a topic that is made for it."""
+        """Create a topic for a load and return the load."""
         load = msgspec.structs.replace(load, topic=f"{load.topic}-{next(self._numbers)}")
         self.sender.ask(CreateTopic(load))
         return load
@@ -49,24 +50,24 @@ class ComparedServer:
 
     @property
     def cpu_seconds(self) -> float:
-        """What the server has used so far."""
+        """The CPU time of the server so far."""
         times = psutil.Process(self.peer.pid).cpu_times()
         return float(times.user + times.system)
 
 
 class Passed(NamedTuple):
-    """What a load's way in and out took."""
+    """The time to produce and to consume a load."""
 
     produced: Span
     consumed: Sequence[Span]
-    """Once or several times, from the start."""
+    """The times of all reads, each from the start."""
     produce_cpu_seconds: float
     consume_cpu_seconds: float
-    """For all of these."""
+    """The server's CPU time for all reads."""
 
 
 class _Sent(NamedTuple):
-    """A load that is in its topic."""
+    """A load that was produced."""
 
     load: Load
     took: Span
@@ -74,22 +75,22 @@ class _Sent(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Tailrace and another one, both running."""
+    """Tailrace and another server, both running."""
 
     ours: ComparedServer
     other: ComparedServer
 
     def pass_through(self, load: Load, reads: int, *, other_first: bool) -> tuple[Passed, Passed]:
-        """Ours and the other's. Both produce; then they consume in turn, `reads` times, with a new consumer each time, so
-        that a slow moment of the machine meets both."""
+        """Return the times of ours and of the other. Both produce, then consume in turn, `reads` times, with a new consumer
+        each time, so that a slow moment of the machine affects both."""
         order = (self.other, self.ours) if other_first else (self.ours, self.other)
-        sent = [_send(contender, load) for contender in order]
+        sent = [_send(compared, load) for compared in order]
         rounds = [[_read(*pair) for pair in zip(order, sent, strict=True)] for _ in range(reads)]
         first, second = (_passed(each, read) for each, read in zip(sent, zip(*rounds, strict=True), strict=True))
         return (second, first) if other_first else (first, second)
 
     def take_turns(self, side: Callable[[ComparedServer, int], T], work: int, rounds: int) -> tuple[Sequence[T], Sequence[T]]:
-        """Ours and the other's, round by round."""
+        """Return the results of ours and of the other, round by round."""
         found = take_turns(
             {"ours": lambda work: side(self.ours, work), "other": lambda work: side(self.other, work)}, work, rounds
         )
@@ -97,80 +98,75 @@ class Comparison(NamedTuple):
 
 
 @contextmanager
-def comparing(ground: Workspace, make: MakePeer, durability: Durability) -> Iterator[ComparedServer]:
-    """A server and its clients, gone afterwards."""
-    with ground.folder() as folder, ExitStack() as stack:
+def comparing(workspace: Workspace, make: MakePeer, durability: Durability) -> Iterator[ComparedServer]:
+    """Run a server and its clients, and stop them afterwards."""
+    with workspace.folder() as folder, ExitStack() as stack:
         peer = make(folder, durability)
         stack.callback(peer.stop)
-        contender = ComparedServer(peer, peer.start())
-        stack.callback(contender.close)
-        yield contender
+        compared = ComparedServer(peer, peer.start())
+        stack.callback(compared.close)
+        yield compared
 
 
 @contextmanager
-def compare(ground: Workspace, make_ours: MakePeer, make_other: MakePeer, durability: Durability) -> Iterator[Comparison]:
+def compare(workspace: Workspace, make_ours: MakePeer, make_other: MakePeer, durability: Durability) -> Iterator[Comparison]:
     with ExitStack() as stack:
-        contenders = [stack.enter_context(comparing(ground, make, durability)) for make in (make_ours, make_other)]
-        ground.say(f"{contenders[0].peer.name} beside {contenders[1].peer.name}")
-        for contender in contenders:
-            _warm_up(contender, ground.scale.kafka)
-        yield Comparison(*contenders)
+        compared_servers = [stack.enter_context(comparing(workspace, make, durability)) for make in (make_ours, make_other)]
+        workspace.say(f"{compared_servers[0].peer.name} beside {compared_servers[1].peer.name}")
+        for compared in compared_servers:
+            _warm_up(compared, workspace.scale.kafka)
+        yield Comparison(*compared_servers)
 
 
 @contextmanager
-def client_alone(ground: Workspace, durability: Durability) -> Iterator[ComparedServer | None]:
-    """The clients at a server that does nothing, where what is acknowledged is synced: there the client may be the limit."""
+def client_alone(workspace: Workspace, durability: Durability) -> Iterator[ComparedServer | None]:
+    """Run clients at a server that does nothing, for synced work, where the client may be the limit."""
     if durability != "fsync":
         yield None
         return
-    with comparing(ground, VoidPeer, durability) as contender:
+    with comparing(workspace, VoidPeer, durability) as compared:
         for _ in range(_WARM_UP_TURNS):
-            contender.sender.ask(Produce(contender.new_topic(_warm_up_load(ground.scale.kafka))))
-        yield contender
+            compared.sender.ask(Produce(compared.new_topic(_warm_up_load(workspace.scale.kafka))))
+        yield compared
 
 
-def pass_through(contender: ComparedServer, load: Load) -> None:
+def pass_through(compared: ComparedServer, load: Load) -> None:
     """Produce, then consume, then check."""
-    _read(contender, _send(contender, load))
+    _read(compared, _send(compared, load))
 
 
-def _send(contender: ComparedServer, load: Load) -> _Sent:
+def _send(compared: ComparedServer, load: Load) -> _Sent:
     settle_disk()
-    load = contender.new_topic(load)
-    before = contender.cpu_seconds
-    took = said(Span, contender.sender.ask(Produce(load)))
-    return _Sent(load, took, contender.cpu_seconds - before)
+    load = compared.new_topic(load)
+    before = compared.cpu_seconds
+    took = expect(Span, compared.sender.ask(Produce(load)))
+    return _Sent(load, took, compared.cpu_seconds - before)
 
 
-def _read(contender: ComparedServer, sent: _Sent) -> tuple[Span, float]:
-    """What it took, by the clock and of the server's CPU."""
-    before = contender.cpu_seconds
-    return check(contender, sent.load), contender.cpu_seconds - before
+def _read(compared: ComparedServer, sent: _Sent) -> tuple[Span, float]:
+    """Return the elapsed time and the server's CPU time."""
+    before = compared.cpu_seconds
+    return check(compared, sent.load), compared.cpu_seconds - before
 
 
 def _passed(sent: _Sent, reads: Sequence[tuple[Span, float]]) -> Passed:
     return Passed(sent.took, [took for took, _ in reads], sent.cpu_seconds, sum(cpu for _, cpu in reads))
 
 
-def check(contender: ComparedServer, load: Load) -> Span:
-    """Read all that a load has left in its topic; it is checked."""
-    contender.receiver.ask(Consume(load))
-    return said(Span, contender.receiver.hear())
-
-
-def said(kind: type[Made], answer: Answer) -> Made:
-    assert isinstance(answer, kind), answer
-    return answer
+def check(compared: ComparedServer, load: Load) -> Span:
+    """Read all records of a load and check them."""
+    compared.receiver.ask(Consume(load))
+    return expect(Span, compared.receiver.receive())
 
 
 def samples(values: Iterable[float]) -> Samples:
     return Samples(tuple(values))
 
 
-def _warm_up(contender: ComparedServer, scale: KafkaScale) -> None:
-    """A JVM is slow until it has compiled what it does often, and clients until they have their memory."""
+def _warm_up(compared: ComparedServer, scale: KafkaScale) -> None:
+    """Warm up: a JVM is slow until it has compiled its hot code, and clients until they have their memory."""
     for _ in range(_WARM_UP_TURNS):
-        pass_through(contender, _warm_up_load(scale))
+        pass_through(compared, _warm_up_load(scale))
 
 
 def _warm_up_load(scale: KafkaScale) -> Load:

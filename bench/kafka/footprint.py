@@ -1,4 +1,4 @@
-"""What a server costs before and after its work: time to start, memory."""
+"""The time to start a server, and its memory before and after work."""
 
 import time
 from collections.abc import Callable
@@ -22,13 +22,13 @@ class _Footprint(NamedTuple):
     rested_megabytes: float
 
 
-def run(ground: Workspace, ours: MakePeer, other: MakePeer) -> Section:
-    scale = ground.scale.kafka
-    ground.say("memory and start")
+def run(workspace: Workspace, ours: MakePeer, other: MakePeer) -> Section:
+    scale = workspace.scale.kafka
+    workspace.say("memory and start")
     found = take_turns(
         {
-            "ours": lambda records: _footprint(ground, ours, records),
-            "other": lambda records: _footprint(ground, other, records),
+            "ours": lambda records: _footprint(workspace, ours, records),
+            "other": lambda records: _footprint(workspace, other, records),
         },
         scale.records(_RECORD_BYTES),
         scale.starts,
@@ -60,11 +60,11 @@ def run(ground: Workspace, ours: MakePeer, other: MakePeer) -> Section:
     )
 
 
-def _footprint(ground: Workspace, make: MakePeer, records: int) -> _Footprint:
-    with comparing(ground, make, "relaxed") as contender:
-        idle = contender.memory_megabytes
+def _footprint(workspace: Workspace, make: MakePeer, records: int) -> _Footprint:
+    with comparing(workspace, make, "relaxed") as compared:
+        idle = compared.memory_megabytes
         load = Load(topic="load", records=records, record_bytes=_RECORD_BYTES, partitions=_PARTITIONS)
-        pass_through(contender, load)
-        used = contender.memory_megabytes
-        time.sleep(ground.scale.kafka.rest_seconds)
-        return _Footprint(contender.peer.name, contender.start_seconds, idle, used, contender.memory_megabytes)
+        pass_through(compared, load)
+        used = compared.memory_megabytes
+        time.sleep(workspace.scale.kafka.rest_seconds)
+        return _Footprint(compared.peer.name, compared.start_seconds, idle, used, compared.memory_megabytes)

@@ -1,4 +1,4 @@
-"""What a client process is asked to do, and what it answers: values that travel as lines of JSON."""
+"""The tasks of a client process and its answers, as lines of JSON; and numbered records, to find lost and duplicate ones."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,16 +11,16 @@ from bench.worker_process import Failed
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbered records for a topic. Those of a sender are numbered from 0; the sender of a whole partition has its number."""
+    """Numbered records for a topic. Each sender numbers its records from 0; the only sender of a partition has its number."""
 
     topic: str
     records: int
     record_bytes: int
     partitions: int = 1
     senders: int = 0
-    """Writers that share one partition; 0 where each partition has its own."""
+    """The number of senders that share one partition; 0 if each partition has its own."""
     settings: Mapping[str, str | int] = {}
-    """Of librdkafka's producer, apart from its defaults."""
+    """Settings of librdkafka's producer that differ from the defaults."""
 
     @property
     def megabytes(self) -> float:
@@ -36,25 +36,25 @@ class CreateTopic(Task, frozen=True):
 
 
 class Produce(Task, frozen=True):
-    """As fast as it goes; answered with a `Span` that ends with the last acknowledgement."""
+    """Produce as fast as possible. Answered with a `Span` that ends with the last ack."""
 
 
 class ProduceOneByOne(Task, frozen=True):
-    """Each record when the one before it is acknowledged; answered with a `Span`."""
+    """Produce each record after the ack of the one before. Answered with a `Span`."""
 
 
 class ProduceSteadily(Task, frozen=True):
-    """So many records a second; answered with a `Span`."""
+    """Produce at a steady rate. Answered with a `Span`."""
 
     per_second: int
 
 
 class OpenConnections(Task, frozen=True):
-    """One producer for each sender, connected; answered with `Done`."""
+    """Connect one producer for each sender. Answered with `Done`."""
 
 
 class ProduceEverywhere(Task, frozen=True):
-    """Over all open connections, one record in flight on each; answered with a `Span`."""
+    """Produce over all open connections, one record in flight on each. Answered with a `Span`."""
 
 
 class CloseConnections(Task, frozen=True):
@@ -62,14 +62,14 @@ class CloseConnections(Task, frozen=True):
 
 
 class Consume(Task, frozen=True):
-    """All records from the start; answered with `Done` when it is ready to read, and with a `Span` at the end.
+    """Consume all records from the start. Answered with `Done` when ready to read, and with a `Span` at the end.
 
     Every record is checked after the clock has stopped.
     """
 
 
 class ConsumeSteadily(Task, frozen=True):
-    """One by one as they come; answered with `Done` when it is ready to read, and with `Delays`. Checked like `Consume`."""
+    """Consume records as they arrive. Answered with `Done` when ready to read, and with `Delays`. Checked like `Consume`."""
 
 
 AnyTask = (
@@ -90,7 +90,7 @@ class Done(msgspec.Struct, frozen=True, tag=True):
 
 
 class Span(msgspec.Struct, frozen=True, tag=True):
-    """By the clock that all processes of the machine share."""
+    """Times of the clock that all processes of the machine share."""
 
     began: float
     ended: float
@@ -101,7 +101,7 @@ class Span(msgspec.Struct, frozen=True, tag=True):
 
 
 class Delays(msgspec.Struct, frozen=True, tag=True):
-    """Seconds between a record's leaving and its coming, of each."""
+    """The seconds between sending and receiving, of each record."""
 
     seconds: Sequence[float]
 
@@ -114,7 +114,7 @@ _FILLING = bytes(range(256))
 
 
 class Lane(NamedTuple):
-    """Where order is promised: what one sender sends to one partition."""
+    """The records of one sender in one partition, whose order is guaranteed."""
 
     partition: int
     sender: int
@@ -130,18 +130,18 @@ class Numbering:
         return _MARK.pack(sender, number) + self._filling
 
     def read(self, value: bytes) -> tuple[int, int]:
-        """Sender and number."""
+        """Return the sender and the number of a record."""
         if len(value) < _MARK.size or value[_MARK.size :] != self._filling:
             raise BadDelivery(f"a record of {len(value)} bytes is not one that was sent")
         return _MARK.unpack_from(value)
 
 
 class BadDelivery(Exception):
-    """What was read is not what was sent."""
+    """The records that were read are not those that were sent."""
 
 
 class DeliveryCheck:
-    """Ticks off what is read."""
+    """Checks that each record is read once and in order."""
 
     def __init__(self, numbering: Numbering) -> None:
         self._numbering = numbering
@@ -157,7 +157,7 @@ class DeliveryCheck:
         self._next[lane] = due + 1
 
     def close(self, sent: Mapping[Lane, int]) -> None:
-        """Everything that was sent has come, and nothing else."""
+        """Check that everything that was sent was read, and nothing else."""
         for lane in {*sent, *self._next}:
             if self._next[lane] != sent.get(lane, 0):
                 raise BadDelivery(f"{lane} brought {self._next[lane]} records, and {sent.get(lane, 0)} were sent")

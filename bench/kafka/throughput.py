@@ -1,4 +1,4 @@
-"""Records in and out as fast as one client goes, in many shapes."""
+"""Throughput of one client, producing and consuming, with records and batches of many sizes."""
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,9 +7,10 @@ from itertools import cycle
 from typing import NamedTuple
 
 from bench.figures import Bar, Figure, Section, take_turns
-from bench.kafka.comparison import ComparedServer, Comparison, client_alone, compare, said, samples
+from bench.kafka.comparison import ComparedServer, Comparison, client_alone, compare, samples
 from bench.kafka.tasks import Load, Produce, Span
 from bench.peers.servers import MakePeer
+from bench.worker_process import expect
 from bench.workspace import Workspace, settle_disk
 from tailrace.model.commit import Durability
 
@@ -22,7 +23,7 @@ class _Batching(NamedTuple):
     name: str
     settings: Mapping[str, str | int]
     synced_share: int = 2
-    """Where all is synced one record in so many must do, for the sake of those who wait."""
+    """With syncs only this fraction of the records is used, to limit the time."""
 
 
 _DEFAULT = _Batching("default batches", {})
@@ -70,12 +71,12 @@ class _Speed(NamedTuple):
     """MB/s"""
     consumed: float
     produce_cpu: float
-    """Seconds of the server's CPU for 1 GB."""
+    """The server's CPU seconds for 1 GB."""
     consume_cpu: float
 
 
-def run_relaxed(ground: Workspace, ours: MakePeer, other: MakePeer) -> Section:
-    figures, remarks = _measure(ground, ours, other, "relaxed")
+def run_relaxed(workspace: Workspace, ours: MakePeer, other: MakePeer) -> Section:
+    figures, remarks = _measure(workspace, ours, other, "relaxed")
     return Section(
         title="Beside Kafka: produce and consume, `relaxed`",
         text="One producer sends records as fast as it can until the last of them is acknowledged (`acks=all`); then one"
@@ -89,8 +90,8 @@ def run_relaxed(ground: Workspace, ours: MakePeer, other: MakePeer) -> Section:
     )
 
 
-def run_synced(ground: Workspace, ours: MakePeer, other: MakePeer) -> Section:
-    figures, remarks = _measure(ground, ours, other, "fsync")
+def run_synced(workspace: Workspace, ours: MakePeer, other: MakePeer) -> Section:
+    figures, remarks = _measure(workspace, ours, other, "fsync")
     return Section(
         title="Beside Kafka: produce and consume, `fsync`",
         text="The same where all that is acknowledged is on the disk: Kafka runs with `log.flush.interval.messages=1`. Reading"
@@ -102,14 +103,14 @@ def run_synced(ground: Workspace, ours: MakePeer, other: MakePeer) -> Section:
 
 
 def _measure(
-    ground: Workspace, make_ours: MakePeer, make_other: MakePeer, durability: Durability
+    workspace: Workspace, make_ours: MakePeer, make_other: MakePeer, durability: Durability
 ) -> tuple[list[Figure], list[str]]:
-    scale = ground.scale.kafka
+    scale = workspace.scale.kafka
     figures: list[Figure] = []
     remarks: list[str] = []
-    with compare(ground, make_ours, make_other, durability) as both, client_alone(ground, durability) as alone:
+    with compare(workspace, make_ours, make_other, durability) as both, client_alone(workspace, durability) as alone:
         for case in _CASES if scale.has_every_shape else _FEW_CASES:
-            ground.say(f"{durability}: {case.name}")
+            workspace.say(f"{durability}: {case.name}")
             records = scale.records(case.record_bytes) // (case.batching.synced_share if durability == "fsync" else 1)
             reads = scale.reads if durability in _CONSUME_BARS else 1
             sides = {"both": partial(_speeds, case, reads, both, cycle((False, True)))}
@@ -124,7 +125,7 @@ def _measure(
 
 
 def _speeds(case: _Case, reads: int, both: Comparison, other_first: Iterator[bool], records: int) -> tuple[_Speed, ...]:
-    """Ours and the other's. Who goes first changes from round to round."""
+    """Return the speeds of ours and of the other. Which goes first changes from round to round."""
     load = case.load(records)
     gigabytes = load.megabytes / 1_000
     return tuple(
@@ -138,11 +139,11 @@ def _speeds(case: _Case, reads: int, both: Comparison, other_first: Iterator[boo
     )
 
 
-def _speed_of_sending(case: _Case, contender: ComparedServer, records: int) -> tuple[_Speed, ...]:
-    """Of a client whose records nobody keeps."""
+def _speed_of_sending(case: _Case, compared: ComparedServer, records: int) -> tuple[_Speed, ...]:
+    """Return the speed of a client at a server that keeps nothing."""
     settle_disk()
-    load = contender.new_topic(case.load(records))
-    return (_Speed(load.megabytes / said(Span, contender.sender.ask(Produce(load))).seconds, 0.0, 0.0, 0.0),)
+    load = compared.new_topic(case.load(records))
+    return (_Speed(load.megabytes / expect(Span, compared.sender.ask(Produce(load))).seconds, 0.0, 0.0, 0.0),)
 
 
 def _figures(

@@ -1,4 +1,7 @@
-"""NATS through nats-py, its client for Python. A topic is a stream with one subject of the same name, kept in files."""
+"""A process with a client of NATS (nats-py) or of Tailrace (its SDK), for the tasks of `bench.kafka.tasks`.
+
+A topic is a NATS stream in files with one subject of the same name, or a topic of Tailrace with one partition.
+"""
 
 import asyncio
 import gc
@@ -61,7 +64,7 @@ class NatsClient:
         await self._streams.add_stream(name=topic, subjects=[topic], storage=StorageType.FILE)
 
     async def publish_all(self, topic: str, values: Sequence[bytes]) -> None:
-        """The library lets 4,000 wait for their acknowledgement."""
+        """The library allows 4,000 pending acks."""
         publish = self._streams.publish_async
         self._waiting += [await publish(topic, value) for value in values]
         await self.flush()
@@ -73,14 +76,14 @@ class NatsClient:
         self._waiting.append(await self._streams.publish_async(topic, value, headers={_SENT: str(sent)}))
 
     async def flush(self) -> None:
-        """Raises if one was refused."""
+        """Wait for all acks. Raises if a message was refused."""
         waiting, self._waiting = self._waiting, []
         await asyncio.gather(*waiting)
 
     async def read(
         self, topic: str, count: int, on_ready: Callable[[], None], *, is_live: bool
     ) -> list[tuple[bytes, float, float]]:
-        """Pushed by the server in order, without acknowledgements."""
+        """Read messages that the server pushes in order, without acks."""
         found: list[tuple[bytes, float, float]] = []
         done = asyncio.Event()
 
@@ -128,7 +131,7 @@ class SdkClient:
         await self._ask("POST", "/api/topics", {"name": topic, "partitions": 1})
 
     async def publish_all(self, topic: str, values: Sequence[bytes]) -> None:
-        """The library lets 20,000 wait, and sends up to 2,000 a request."""
+        """The library buffers 20,000 messages and sends up to 2,000 in one request."""
         send = self._publisher.send
         for value in values:
             await send(topic, value)
@@ -146,7 +149,7 @@ class SdkClient:
     async def read(
         self, topic: str, count: int, on_ready: Callable[[], None], *, is_live: bool
     ) -> list[tuple[bytes, float, float]]:
-        """By polls, without commits."""
+        """Read messages by polls, without commits."""
         found: list[tuple[bytes, float, float]] = []
         if not is_live:
             on_ready()
@@ -182,7 +185,7 @@ _TASK_SECONDS = 120.0
 
 
 class MessagingClient(Protocol):
-    """What a client library is asked for. It raises whatever goes wrong."""
+    """The work that a client library does. Raises whatever fails."""
 
     async def open(self) -> None: ...
 
@@ -191,40 +194,40 @@ class MessagingClient(Protocol):
     async def create(self, topic: str) -> None: ...
 
     async def publish_all(self, topic: str, values: Sequence[bytes]) -> None:
-        """As fast as it goes, in order, until the last is acknowledged."""
+        """Publish as fast as possible, in order, until the last ack."""
 
     async def publish_one(self, topic: str, value: bytes) -> None:
-        """Until it is acknowledged."""
+        """Publish one message and wait for its ack."""
 
     async def publish_at(self, topic: str, value: bytes, sent: float) -> None:
-        """Without waiting for the acknowledgement; the time travels with it."""
+        """Publish without waiting for the ack. The message carries the time."""
 
     async def flush(self) -> None:
-        """Until all is acknowledged."""
+        """Wait for all acks."""
 
     async def read(self, topic: str, count: int, on_ready: Callable[[], None], *, is_live: bool) -> Sequence["Read"]:
-        """From the start until there are so many. `is_live`: as they come, else as fast as it goes."""
+        """Read this many messages from the start: as they arrive with `is_live`, otherwise as fast as possible."""
 
     async def count(self, topic: str) -> int:
-        """How many the server has."""
+        """Return the number of stored messages."""
 
 
 Read = tuple[bytes, float, float]
-"""A value, when it came, and when it said that it was sent (0 if it said nothing)."""
+"""A value, when it was received, and when it was sent (0 if it does not say)."""
 
 _SPEAKERS: Mapping[Kind, Callable[[str], MessagingClient]] = {"nats-py": NatsClient, "sdk": SdkClient}
 
 
 class MessagingProcess(WorkerProcess[Task, Answer]):
-    """This module as a child."""
+    """Runs this module as a child process."""
 
     def __init__(self, kind: Kind, url: str) -> None:
         super().__init__(kind, "bench.nats.client", kind, url, answers=Answer)
 
 
 class _Client:
-    def __init__(self, speaker: MessagingClient) -> None:
-        self._speaker = speaker
+    def __init__(self, library: MessagingClient) -> None:
+        self._speaker = library
 
     async def do(self, task: AnyTask) -> Answer:
         load = task.load
@@ -280,7 +283,7 @@ class _Client:
         for value, _, _ in found:
             ledger.tick(0, value)
         ledger.close({Lane(0, 0): load.records})
-        # What came twice at the very end would not have been read.
+        # A duplicate at the very end would not have been read otherwise.
         stored = await self._speaker.count(load.topic)
         if stored != load.records:
             raise BadDelivery(f"{load.topic!r} holds {stored} records, and {load.records} were sent")
@@ -292,9 +295,9 @@ def _values(load: Load) -> list[bytes]:
 
 
 async def _serve(kind: Kind, url: str) -> None:
-    speaker = _SPEAKERS[kind](url)
-    await speaker.open()
-    client = _Client(speaker)
+    library = _SPEAKERS[kind](url)
+    await library.open()
+    client = _Client(library)
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.buffer.readline):
         task: AnyTask = msgspec.json.decode(line, type=AnyTask)
@@ -311,5 +314,5 @@ def _say_ready() -> None:
 
 
 if __name__ == "__main__":
-    gc.disable()  # it would look at every record that is kept for the checking
+    gc.disable()  # the collector would scan every record that is kept for the check
     uvloop.run(_serve(sys.argv[1], sys.argv[2]))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Messages through Tailrace and through NATS JetStream: as fast as it goes, one at a time, and how long each is on its way."""
+"""Tailrace beside NATS JetStream: throughput, messages one at a time, and delays from publisher to reader."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -12,7 +12,6 @@ from bench.figures import Figure, Samples, Section, take_turns
 from bench.http.rates import percentile
 from bench.http.server import KafkaListener, exact_cpu_seconds_of, serving
 from bench.kafka.client import ClientProcess
-from bench.kafka.comparison import said
 from bench.kafka.tasks import (
     Answer,
     Consume,
@@ -29,6 +28,7 @@ from bench.kafka.tasks import (
 from bench.nats.client import MessagingProcess
 from bench.peers.nats import NatsPeer
 from bench.scale import NatsScale
+from bench.worker_process import expect
 from bench.workspace import Workspace, settle_disk
 from tailrace.model.commit import Durability
 
@@ -51,7 +51,7 @@ class _Asked(Protocol):
 
     def ask(self, task: Task) -> Answer: ...
 
-    def hear(self) -> Answer: ...
+    def receive(self) -> Answer: ...
 
     def close(self) -> None: ...
 
@@ -72,7 +72,7 @@ class _Side(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What a figure is called, and what it counts."""
+    """The name of a figure and its unit."""
 
     name: str
     unit: str
@@ -82,38 +82,38 @@ Found = Mapping[Measured, float]
 
 
 class _Work(NamedTuple):
-    """Something that each side does in each round."""
+    """Work that each side does in each round."""
 
     said: str
     amount: int
     do: Callable[[_Side, int], Found]
 
 
-def run_relaxed(ground: Workspace) -> Section:
+def run_relaxed(workspace: Workspace) -> Section:
     return Section(
         title="Beside NATS JetStream, default settings",
         text="Both servers acknowledge what they have written and sync it later: Tailrace (`relaxed`) within 100 ms, NATS"
         " within two minutes." + _CLIENTS,
-        figures=_figures(ground, "relaxed"),
+        figures=_figures(workspace, "relaxed"),
     )
 
 
-def run_synced(ground: Workspace) -> Section:
+def run_synced(workspace: Workspace) -> Section:
     return Section(
         title="Beside NATS JetStream, synced",
         text="Both servers acknowledge what is on the disk: Tailrace with `fsync`, NATS with `sync_interval: always`. Reading"
         " syncs nothing, so it is checked and not told." + _CLIENTS,
-        figures=_figures(ground, "fsync"),
+        figures=_figures(workspace, "fsync"),
     )
 
 
-def _figures(ground: Workspace, durability: Durability) -> list[Figure]:
+def _figures(workspace: Workspace, durability: Durability) -> list[Figure]:
     figures: list[Figure] = []
-    with _sides(ground, durability) as (peer, sides):
-        for work in _works(ground.scale.nats, durability):
-            ground.say(f"Tailrace, `{durability}`, beside {peer}: {work.said}")
+    with _sides(workspace, durability) as (peer, sides):
+        for work in _works(workspace.scale.nats, durability):
+            workspace.say(f"Tailrace, `{durability}`, beside {peer}: {work.said}")
             turns = {client: partial(work.do, side) for client, side in sides.items()}
-            found = take_turns(turns, work.amount, ground.scale.nats.rounds)
+            found = take_turns(turns, work.amount, workspace.scale.nats.rounds)
             figures += _compared(peer, found)
     return figures
 
@@ -130,7 +130,7 @@ def _works(scale: NatsScale, durability: Durability) -> Iterator[_Work]:
 
 
 def _compared(peer: str, found: Mapping[str, Sequence[Found]]) -> Iterator[Figure]:
-    """Each kind of Tailrace's clients beside NATS."""
+    """Return the comparison of each client of Tailrace with NATS."""
     theirs = found[_NATS]
     for measured in theirs[0]:
         for client in (_SDK, _KAFKA):
@@ -144,13 +144,13 @@ def _compared(peer: str, found: Mapping[str, Sequence[Found]]) -> Iterator[Figur
 
 
 @contextmanager
-def _sides(ground: Workspace, durability: Durability) -> Iterator[tuple[str, Mapping[str, _Side]]]:
-    """The name of the peer, and each server with its clients by the name of the client."""
-    with ground.folder() as folder, ExitStack() as stack:
+def _sides(workspace: Workspace, durability: Durability) -> Iterator[tuple[str, Mapping[str, _Side]]]:
+    """Run the servers; yield the name of the peer and each server with its clients, by the name of the client."""
+    with workspace.folder() as folder, ExitStack() as stack:
         peer = NatsPeer(folder, durability)
         stack.callback(peer.stop)
         peer.start()
-        server = stack.enter_context(serving(ground, durability))
+        server = stack.enter_context(serving(workspace, durability))
         clients: Mapping[str, tuple[Callable[[], _Asked], int]] = {
             _NATS: (lambda: MessagingProcess("nats-py", f"nats://{peer.address}"), peer.pid),
             _SDK: (lambda: MessagingProcess("sdk", server.url), server.pid),
@@ -169,7 +169,7 @@ def _pass_through(size: int, name: str, side: _Side, records: int) -> Found:
     settle_disk()
     load = side.new_topic(Load(topic="stream", records=records, record_bytes=size))
     before = exact_cpu_seconds_of(side.pid)
-    published = said(Span, side.sender.ask(Produce(load)))
+    published = expect(Span, side.sender.ask(Produce(load)))
     between = exact_cpu_seconds_of(side.pid)
     consumed = _read(side, load)
     after = exact_cpu_seconds_of(side.pid)
@@ -182,14 +182,14 @@ def _pass_through(size: int, name: str, side: _Side, records: int) -> Found:
 
 
 def _publish(size: int, name: str, side: _Side, records: int) -> Found:
-    """Reading syncs nothing; here it only checks."""
+    """Read everything only to check it: reading syncs nothing."""
     found = _pass_through(size, name, side, records)
     return {measured: value for measured, value in found.items() if "consume" not in measured.name}
 
 
 def _one_by_one(size: int, name: str, side: _Side, records: int) -> Found:
     load = side.new_topic(Load(topic="single", records=records, record_bytes=size))
-    span = said(Span, side.sender.ask(ProduceOneByOne(load)))
+    span = expect(Span, side.sender.ask(ProduceOneByOne(load)))
     _read(side, load)
     return {Measured(f"one at a time, {name}", _RATE): records / span.seconds}
 
@@ -198,11 +198,11 @@ def _delay(side: _Side, records: int) -> Found:
     load = side.new_topic(Load(topic="delay", records=records, record_bytes=1_000))
     side.receiver.ask(ConsumeSteadily(load))
     side.sender.ask(ProduceSteadily(load, PER_SECOND))
-    delays = said(Delays, side.receiver.hear()).seconds
+    delays = expect(Delays, side.receiver.receive()).seconds
     return {Measured(f"delay, p{share * 100:.0f}", "ms"): percentile(delays, share) for share in (0.5, 0.99)}
 
 
 def _read(side: _Side, load: Load) -> Span:
-    """All of it; it is checked."""
+    """Read everything and check it."""
     side.receiver.ask(Consume(load))
-    return said(Span, side.receiver.hear())
+    return expect(Span, side.receiver.receive())

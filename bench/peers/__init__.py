@@ -1,1 +1,1 @@
-"""Servers that are measured side by side, each as a process of its own on a folder of its own."""
+"""The servers that are compared, each in its own process and folder."""

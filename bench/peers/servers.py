@@ -1,7 +1,6 @@
-"""What a benchmark sees of a server, Tailrace or another.
+"""Servers as benchmarks see them: the interface of a peer, its process, and `tailrace serve` as one.
 
-A peer is made for a folder and for one promise, and can be started once. How it is asked is not said here: whoever measures
-several peers takes such as speak the same protocol.
+A peer has a folder and a durability, and can be started once. How it is used depends on its protocol.
 """
 
 import socket
@@ -22,29 +21,29 @@ from tests.support.ports import free_port
 
 class Peer(Protocol):
     name: str
-    """What the page calls it, with what sets it apart: version, settings."""
+    """The name on the page, with version and settings that matter."""
 
     def start(self) -> float:
-        """Seconds from the start of the process until it took a request and answered it."""
+        """Start the process and return the seconds until it answered a request."""
 
     def stop(self) -> None:
-        """End it at once; what it wrote is thrown away. Does nothing if it does not run."""
+        """Kill the process, if it runs."""
 
     @property
     def address(self) -> Address:
-        """Where clients begin."""
+        """The address for clients."""
 
     @property
     def pid(self) -> int: ...
 
 
 MakePeer = Callable[[Path, Durability], Peer]
-"""A peer on an empty folder. `fsync`: what it acknowledges is on the disk; `relaxed`: it is written, and synced when the
-product finds it right."""
+"""Makes a peer on an empty folder. With `fsync`, acknowledged data is on the disk; with `relaxed`, it is written, and synced
+when the product decides."""
 
 
 class PeerFailure(Exception):
-    """A server that is to be measured did not start."""
+    """A server did not start."""
 
 
 _READY_SECONDS = 60.0
@@ -53,7 +52,7 @@ _LAST_WORDS = 2_000
 
 
 class PeerProcess:
-    """One command. What it says goes to a file, whose end is shown if it fails."""
+    """A process of one command. Its output goes to a file, whose end is shown if it fails."""
 
     def __init__(self, command: Sequence[str], said: Path) -> None:
         self._command = command
@@ -61,7 +60,7 @@ class PeerProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, is_ready: Callable[[], bool]) -> float:
-        """Seconds until it was ready."""
+        """Start it and return the seconds until it was ready."""
         with self._said.open("wb") as said:
             began = time.perf_counter()
             self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
@@ -91,7 +90,7 @@ class PeerProcess:
 
 
 class ServerPeer:
-    """A peer that is one process at an address of its own. What it is called and how it is started is its own affair."""
+    """A peer that is one process with its own address. Subclasses say its name and its command."""
 
     def __init__(
         self, name: str, address: Address, command: Sequence[str], folder: Path, answers: Callable[[Address], bool]
@@ -113,12 +112,12 @@ class ServerPeer:
 
 
 def free_address() -> Address:
-    """An address of this machine on which nobody listens now."""
+    """Return an address of this machine on which nothing listens."""
     return Address("127.0.0.1", free_port())
 
 
 _VERSION = 8
-"""Old enough for every server and the last one with a simple header."""
+"""A version that every server supports, and the last with a simple header."""
 _HEAD = Struct(">ihhih")
 _SIZE_BYTES = 4
 _CORRELATION_BYTES = 4
@@ -126,7 +125,7 @@ _PATIENCE_SECONDS = 5.0
 
 
 def answers_kafka(address: Address) -> bool:
-    """Whether it names at least one broker."""
+    """Return whether the server answers a metadata request with at least one broker."""
     try:
         with socket.create_connection(address, timeout=_PATIENCE_SECONDS) as connection:
             connection.sendall(_question())

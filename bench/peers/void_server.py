@@ -1,6 +1,6 @@
-"""A Kafka server that keeps nothing, as a program, to see what a client does by itself.
+"""A Kafka server that stores nothing, as a program, to measure what a client can do by itself.
 
-It takes producers' requests from the socket without looking at the records. On Linux they are not even copied out of the kernel
+It reads produce requests from the socket without looking at the records. On Linux they are not even copied out of the kernel
 (`MSG_TRUNC`). Every request is answered at once, with offset 0. Nothing can be read from it.
 
 One thread reads each request to its end before it turns to the next, so it is meant for clients that send what they announce.
@@ -43,9 +43,9 @@ _SIZE_BYTES = 4
 _KEY_BYTES = 2
 _PRODUCE_KEY = PRODUCE_API.key.to_bytes(_KEY_BYTES, "big")
 _NAMED_UNTIL = 12
-"""Later versions name topics by id."""
+"""Later versions identify topics by id."""
 _LONGEST_HEAD = 512
-"""What comes before the records has fewer bytes."""
+"""An upper bound for the bytes before the records."""
 _DISCARDED = 16 * MIB
 _REQUEST_HEAD = Struct(">hhih")
 _RESPONSE_HEAD = Struct(">iib")
@@ -70,7 +70,7 @@ class VoidServer:
         self._sink = bytearray(_DISCARDED)
 
     def serve(self) -> None:
-        """Until the process is killed."""
+        """Serve until the process is killed."""
         listening = socket.create_server(self._address, backlog=1_000)
         clients: dict[int, socket.socket] = {}
         ready = select.epoll()
@@ -87,7 +87,7 @@ class VoidServer:
                     clients.pop(number).close()
 
     def _answer(self, client: socket.socket) -> bool:
-        """Everything that has come, and the rest of what has begun; false when the client is gone."""
+        """Handle everything that was received, and the rest of a request that has begun. Returns False if the client left."""
         try:
             data = client.recv(_AT_ONCE)
             is_there = bool(data)
@@ -156,7 +156,7 @@ def _misled(call: RequestContext, request: object) -> None:
 
 
 def _produced(request: bytes) -> bytes:
-    """The answer to a request whose records need not be there. It has one batch, as librdkafka's requests do."""
+    """Return the response to a request without its records. It has one batch, as librdkafka's requests do."""
     _, version, correlation_id, id_bytes = _REQUEST_HEAD.unpack_from(request)
     at = _REQUEST_HEAD.size + max(0, id_bytes) + _BEFORE_TOPICS
     topics, name_bytes = request[at] - 1, request[at + 1] - 1
@@ -169,7 +169,7 @@ def _produced(request: bytes) -> bytes:
 
 
 def _with_more(client: socket.socket, data: bytes, wanted: int) -> bytes:
-    """The data, with so many bytes at least."""
+    """Read until the data has at least this many bytes."""
     while len(data) < wanted:
         more = client.recv(wanted - len(data))
         if not more:

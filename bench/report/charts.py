@@ -1,4 +1,4 @@
-"""Drawings as SVG that stands inside a page: a few shapes with classes, whose colours the page's style sheet decides."""
+"""Charts as inline SVG: figures beside their bars and peers, and growing costs. The page's style sheet sets the colours."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from bench.report.markdown import Judged, number, with_unit
 Anchor = Literal["start", "middle", "end"]
 
 _CHARACTER = 6.4
-"""Width of an average character of the size that charts use."""
+"""The width of an average character in charts."""
 
 
 class Drawing:
@@ -40,7 +40,7 @@ class Drawing:
         self._shapes.append(f'<polygon class="{kind}" points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in corners)}"/>')
 
     def text(self, x: float, y: float, said: str, kind: str = "label", anchor: Anchor = "start", room: float = 0) -> None:
-        """Cut to the room, if one is told; the whole text then shows when it is pointed at."""
+        """Add text, cut to a width if one is given. A tooltip then has the whole text."""
         shown = said
         if room and len(said) * _CHARACTER > room:
             shown = said[: int(room / _CHARACTER) - 1].rstrip(" ,") + "…"
@@ -50,7 +50,7 @@ class Drawing:
         )
 
     def render(self, title: str) -> str:
-        """The title is for those who don't see it; the figures themselves stand in a table beside."""
+        """Return the SVG. The title is for screen readers; a table beside it has the figures."""
         return (
             f'<svg viewBox="0 0 {self._width:.0f} {self._height:.0f}" width="{self._width:.0f}" role="img"'
             f' aria-label="{escape(title, quote=True)}">{"".join(self._shapes)}</svg>'
@@ -58,7 +58,7 @@ class Drawing:
 
 
 def plain(text: str) -> str:
-    """Without the marks of Markdown."""
+    """Remove Markdown's marks."""
     return text.replace("`", "").replace("**", "")
 
 
@@ -87,7 +87,7 @@ _LEAST = 1e-9
 
 
 def bars_chart(bars: Sequence[Judged]) -> str:
-    """Every bar as a line at 1, and where its figure stands: to the right is better, whatever the sense of the bar."""
+    """Draw every bar as a line at 1, and its figure relative to it. Further right is always better."""
     groups = [(title, list(group)) for title, group in groupby(bars, key=lambda bar: bar.title)]
     height = _AXIS + sum(_ROW * (len(group) + 1) + 6 for _, group in groups)
     drawing = Drawing(_WIDTH, height)
@@ -118,7 +118,7 @@ def _place(drawing: Drawing, axis: "_Axis", y: float, bar: Judged) -> None:
 def _times_the_bar(bar: Judged) -> Samples:
     limit = bar.bar.limit
     if bar.figure.unit == SLOPE:
-        # What ten times as much may cost, to what it costs.
+        # The ratio of what ten times as much may cost to what it costs.
         return Samples(tuple(10 ** (limit - slope) for slope in bar.reached.values))
     if bar.bar.sense == "at least":
         return Samples(tuple(value / limit for value in bar.reached.values))
@@ -126,7 +126,7 @@ def _times_the_bar(bar: Judged) -> Samples:
 
 
 def figures_charts(figures: Sequence[Figure]) -> list[str]:
-    """One chart for each unit: Tailrace's figures, their peers' below them, and a mark where a bar stands.
+    """Draw one chart for each unit: Tailrace's figures, those of the peers below, and a mark for each bar.
 
     Slopes are shown by their curves.
     """
@@ -155,7 +155,7 @@ def _figures_chart(figures: Sequence[Figure], unit: str) -> str:
 
 
 def _shown(figure: Figure) -> Iterator[float]:
-    """Values that a chart must have room for. A bar that is far above what it forbids would make all else small."""
+    """Return the values that a chart must include. A bar far above its figure would make everything else small."""
     yield figure.ours.highest
     if figure.peers is not None:
         yield figure.peers.highest
@@ -164,7 +164,7 @@ def _shown(figure: Figure) -> Iterator[float]:
 
 
 def _bar(drawing: Drawing, y: float, samples: Samples, share: float, unit: str, kind: str, clear_of: float = 0.0) -> float:
-    """The place of the next one."""
+    """Draw one bar and return the position of the next."""
     middle = y + _ROW / 2
     drawing.bar(_LABELS, y + 2, samples.median * share, _ROW - 4, kind)
     drawing.line(_LABELS + samples.lowest * share, middle, _LABELS + samples.highest * share, middle, "spread")
@@ -176,7 +176,7 @@ def _bar(drawing: Drawing, y: float, samples: Samples, share: float, unit: str, 
 
 
 class _Axis(NamedTuple):
-    """Logarithmic; what is beyond an end is shown at the end."""
+    """A logarithmic axis. Values beyond an end are shown at the end."""
 
     lowest: float
     highest: float
@@ -192,7 +192,7 @@ class _Axis(NamedTuple):
 _CURVE_WIDTH, _CURVE_HEIGHT = 420, 270
 _LEFT, _TOP, _BOTTOM = 58, 34, 44
 _BEFORE_FIRST = 3.0
-"""A point at nothing is drawn so many times left of the first one that has a place on a logarithmic axis."""
+"""A point at 0 is drawn at this fraction of the first point, because the axis is logarithmic."""
 
 
 def curve_chart(curve: Curve) -> str:
@@ -202,7 +202,7 @@ def curve_chart(curve: Curve) -> str:
     drawing = Drawing(_CURVE_WIDTH, _CURVE_HEIGHT)
     ticks = decades(min(point.cost.lowest for point in curve.points), max(point.cost.highest for point in curve.points))
     across = _Axis(nothing if 0 in places else least, max(places), _LEFT + 14, _CURVE_WIDTH - 20)
-    # Downwards is more, in a drawing.
+    # The y axis of SVG points down.
     up = _Axis(ticks[0], ticks[-1], _CURVE_HEIGHT - _BOTTOM, _TOP)
     drawing.text(0, 15, f"{plain(curve.name)}, {curve.unit}", "head", room=_CURVE_WIDTH - 90)
     drawing.text(_CURVE_WIDTH - 4, 15, f"slope {curve.slopes.median:.2f}", "slope", "end")
@@ -222,5 +222,5 @@ def curve_chart(curve: Curve) -> str:
 
 
 def _few(ticks: Sequence[float]) -> Sequence[float]:
-    """Only the powers of ten where there would be too many lines."""
+    """Keep only the powers of ten if there would be too many lines."""
     return ticks if len(ticks) <= 8 else [tick for tick in ticks if math.isclose(math.log10(tick) % 1, 0, abs_tol=1e-6)]

@@ -1,4 +1,4 @@
-"""Results in words and numbers, for both pages."""
+"""Results as text for both pages, and the page in Markdown: all bars in one table, and why some are missed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ and no bound. A slope is that of a cost on logarithmic axes: 0 stays what it is,
 
 
 class Judged(NamedTuple):
-    """A figure with a bar, and where it stands."""
+    """A figure with a bar, and its value relative to it."""
 
     subject: str
     title: str
@@ -41,7 +41,7 @@ class Judged(NamedTuple):
 
 
 def judged(results: Sequence[Result]) -> list[Judged]:
-    """In the order of the page."""
+    """Return all figures with bars, in the order of the page."""
     return list(_judged(results))
 
 
@@ -50,7 +50,7 @@ def missed_first(bars: Sequence[Judged]) -> list[Judged]:
 
 
 def summary(results: Sequence[Result]) -> str:
-    """How many bars are met, which are not, and what failed."""
+    """Return how many bars are met, which are not, and what failed."""
     bars = judged(results)
     missed = [f"{bar.title}: {bar.figure.name}" for bar in bars if not bar.is_met]
     text = f"{count_text(bars)}; missed: {'; '.join(missed)}." if missed else f"{count_text(bars)}."
@@ -63,7 +63,7 @@ def count_text(bars: Sequence[Judged]) -> str:
 
 
 def circumstances_text(found: Circumstances, common_machine: Mapping[str, str] | None) -> str:
-    """When and how it was measured; on what machine only where that is not told once for all."""
+    """Return when and how a subject was measured, and on which machine unless that is said once for all."""
     scale = "Full run" if found.scale == "full" else "Quick run, a hint at most"
     text = (
         f"{scale}: {found.began}, commit {found.commit}, load {found.load_before} before and {found.load_after} after,"
@@ -73,7 +73,7 @@ def circumstances_text(found: Circumstances, common_machine: Mapping[str, str] |
 
 
 def common_machine(results: Sequence[Result]) -> Mapping[str, str] | None:
-    """What all were measured on; `None` if it was not one machine with one version."""
+    """Return the facts that all results share; `None` if there were several machines or versions."""
     machines = [dict(result.circumstances.machine) for result in results]
     return machines[0] if machines and all(machine == machines[0] for machine in machines) else None
 
@@ -83,7 +83,7 @@ def facts_text(facts: Mapping[str, str]) -> str:
 
 
 def occasion_text(results: Sequence[Result]) -> str:
-    """From when to when, and of which commits."""
+    """Return the time span and the commits of all results."""
     if not results:
         return "Nothing is measured yet."
     times = sorted(result.circumstances.began for result in results)
@@ -112,7 +112,7 @@ def spread(samples: Samples) -> str:
 
 
 def clients_alone_text(figures: Sequence[Figure]) -> list[str]:
-    """For each figure that has it: what the client alone reaches, beside the peer, the bar and us."""
+    """Return, for each figure that has it, what the client alone reaches, beside the peer, the bar and Tailrace."""
     return [_client_alone_text(figure, figure.alone) for figure in figures if figure.alone is not None]
 
 

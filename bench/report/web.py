@@ -1,4 +1,4 @@
-"""The page in HTML: section by section what was measured, when and how, with charts, in one file that loads nothing else."""
+"""The page in HTML: each section with its figures, charts and circumstances, in one file that loads nothing else."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
@@ -145,6 +145,6 @@ def _verdict(is_met: bool | None) -> str:
 
 
 def _inline(text: str) -> str:
-    """Code between backticks, and nothing else of Markdown."""
+    """Render code between backticks, and nothing else of Markdown."""
     pieces = escape(text).split("`")
     return "".join(f"<code>{piece}</code>" if at % 2 else piece for at, piece in enumerate(pieces))

@@ -1,4 +1,4 @@
-"""Change events in a topic of Kafka, as Spark's own connector would find them, and how many records a topic there has."""
+"""Routing by Spark's own connector for Kafka, beside the pipeline: the same changes, from a topic of Kafka to another."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -24,13 +24,13 @@ _AT_ONCE = 10_000
 
 
 def create_topic(address: Address, topic: str) -> None:
-    # Kept in a name: without it the client is gone before the answer comes.
+    # Without a reference the client would be gone before the response.
     admin = AdminClient({"bootstrap.servers": str(address)})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(_ANSWER_SECONDS)
 
 
 def produce_changes(address: Address, topic: str, changes: int, body_bytes: int) -> None:
-    """What Tailrace has in the change topic of a table: one event for each row."""
+    """Yield what Tailrace has in the change topic of a table: one event for each row."""
     create_topic(address, topic)
     producer = Producer({"bootstrap.servers": str(address), "linger.ms": 50, "queue.buffering.max.messages": 10 * _AT_ONCE})
     for number, (key, value) in enumerate(_events(changes, body_bytes)):
@@ -55,25 +55,25 @@ def _events(changes: int, body_bytes: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 WARM_UP_ROUNDS = 2
-"""Of each side; Java's compiler has most to do in the first."""
+"""Rounds of each side to warm up: Java compiles most in the first."""
 _SOURCE = "changes"
 
 
 class ConnectorRoute:
     """Reads the same events again in each round, from a topic of Kafka to a new one."""
 
-    def __init__(self, ground: Workspace, kafka: Peer, job: SparkJob) -> None:
-        self._ground = ground
+    def __init__(self, workspace: Workspace, kafka: Peer, job: SparkJob) -> None:
+        self._ground = workspace
         self._kafka = kafka
         self._job = job
-        self._changes = ground.scale.spark.changes
+        self._changes = workspace.scale.spark.changes
         self._targets = (f"routed_{number}" for number in count())
 
     def load(self) -> None:
         produce_changes(self._kafka.address, _SOURCE, self._changes, BODY_BYTES)
 
     def route(self) -> float:
-        """Changes a second, by the time within batches, without the first."""
+        """Return changes per second, by the time within batches, without the first."""
         target = next(self._targets)
         create_topic(self._kafka.address, target)
         where = condition(1, 0).replace("id", "change.new.id")
@@ -88,13 +88,13 @@ class ConnectorRoute:
         return sum(told.rows[1:]) / sum(told.seconds[1:])
 
 
-def compare_routing(ground: Workspace, server: HttpServer, connector: ConnectorRoute) -> dict[str, list[float]]:
-    """Changes a second of each side, `ours` and `theirs`, round by round."""
-    scale = ground.scale.spark
-    ground.say(f"{scale.changes:,} changes for the connector and for the pipeline")
+def compare_routing(workspace: Workspace, server: HttpServer, connector: ConnectorRoute) -> dict[str, list[float]]:
+    """Return changes per second of each side, `ours` and `theirs`, round by round."""
+    scale = workspace.scale.spark
+    workspace.say(f"{scale.changes:,} changes for the connector and for the pipeline")
     connector.load()
     table = load_changes(server, "bench.beside", 1, scale.changes)
-    with routing(server, scale.changes_a_batch, ground.root / "pipeline") as router:
+    with routing(server, scale.changes_a_batch, workspace.root / "pipeline") as router:
         rounds = RoutingRounds(server, router, table, scale.changes_a_batch)
 
         def by_connector() -> float:
@@ -104,7 +104,7 @@ def compare_routing(ground: Workspace, server: HttpServer, connector: ConnectorR
         def by_pipeline() -> float:
             return rounds.next(scale.changes).changes_per_second
 
-        ground.say("both get warm")
+        workspace.say("both get warm")
         rounds.first()
         for _ in range(WARM_UP_ROUNDS - 1):
             by_pipeline()
@@ -113,7 +113,7 @@ def compare_routing(ground: Workspace, server: HttpServer, connector: ConnectorR
         sides = {"ours": by_pipeline, "theirs": by_connector}
         found: dict[str, list[float]] = {name: [] for name in sides}
         for turn in range(scale.routed_rounds):
-            ground.say(f"routed in turn, round {turn + 1} of {scale.routed_rounds}")
+            workspace.say(f"routed in turn, round {turn + 1} of {scale.routed_rounds}")
             for name in sorted(sides, reverse=turn % 2 == 1):
                 found[name].append(sides[name]())
         rounds.check()

@@ -1,4 +1,4 @@
-"""What a Spark process is asked to do: values that travel as lines of JSON."""
+"""A Spark session in a process of its own: its tasks and answers, as lines of JSON."""
 
 import os
 import subprocess
@@ -25,13 +25,13 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class ReadTopic(msgspec.Struct, frozen=True, tag=True):
-    """Count the records of a topic and add up what their values hold."""
+    """Count the records of a topic and sum the sizes of their values."""
 
     topic: str
 
 
 class WriteTopic(msgspec.Struct, frozen=True, tag=True):
-    """Rows with keys `0, 1, ...` and values of one size."""
+    """Write rows with keys `0, 1, ...` and values of one size."""
 
     topic: str
     rows: int
@@ -39,7 +39,7 @@ class WriteTopic(msgspec.Struct, frozen=True, tag=True):
 
 
 class RouteTopic(msgspec.Struct, frozen=True, tag=True):
-    """Change events from one topic to another where their row meets a condition, by a streaming query, until all are read."""
+    """Route change events whose row meets a condition to another topic, by a streaming query, until all are read."""
 
     source: str
     target: str
@@ -58,7 +58,7 @@ class Found(msgspec.Struct, frozen=True, tag=True):
 
 
 class Batches(msgspec.Struct, frozen=True, tag=True):
-    """Rows and seconds of each batch of a query."""
+    """The rows and seconds of each batch of a query."""
 
     rows: list[int]
     seconds: list[float]
@@ -72,7 +72,7 @@ _ROW = "struct<op:string,new:struct<id:bigint,body:string>>"
 
 
 class SparkJob:
-    """This module as a child: gone, with its Java, when it is closed."""
+    """Runs this module as a child process, which is killed with its Java when it is closed."""
 
     def __init__(self, side: Side, said: Path) -> None:
         self._side = side
@@ -89,7 +89,7 @@ class SparkJob:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # None any more, if it has ended by itself: then that is the failure to be told, and not this.
+        # If it has ended by itself, that is the failure to report.
         with suppress(psutil.NoSuchProcess):
             children = psutil.Process(self._process.pid).children(recursive=True)
             self._process.kill()
@@ -108,7 +108,7 @@ class SparkJob:
 
     @property
     def worker_megabytes(self) -> float:
-        """Python's part of it: Java takes as much as it is allowed to, whatever it does."""
+        """Return the memory of Python: Java always takes as much as it is allowed to."""
         found = 0
         for child in psutil.Process(self._process.pid).children(recursive=True):
             try:
@@ -123,7 +123,7 @@ class SparkJob:
         self._process.stdin.write(msgspec.json.encode(task) + b"\n")
         self._process.stdin.flush()
 
-    def hear(self) -> Answer:
+    def receive(self) -> Answer:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -135,7 +135,7 @@ class SparkJob:
 
     def ask(self, task: AnyTask) -> Answer:
         self.begin(task)
-        return self.hear()
+        return self.receive()
 
 
 class _Job:

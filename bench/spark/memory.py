@@ -1,4 +1,4 @@
-"""Memory while ten times as much goes through: a topic by the Spark source, and the changes of a table by the router."""
+"""Memory as ten times as much is processed: a topic by the Spark source, and table changes by the router."""
 
 import threading
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _ROWS = 4_000
 _BODY_BYTES = 4_000
 _ROWS_A_STATEMENT = 100
 _EVERY = 100
-"""One of so many changes is routed: what is measured is how much is read."""
+"""Only one of this many changes is routed, because reading is what is measured."""
 _CHANGES_A_BATCH = 200_000
 _MOST_GROWTH = 1.25
 _LOOK_SECONDS = 0.2
@@ -28,7 +28,7 @@ _PATIENCE_SECONDS = 900.0
 
 
 class Peaks(NamedTuple):
-    """The most that was seen, in MB."""
+    """The highest values, in MB."""
 
     server: float = 0.0
     driver: float = 0.0
@@ -41,15 +41,15 @@ class Peaks(NamedTuple):
 
 
 class _Grown(NamedTuple):
-    """Peaks for a part and for the whole."""
+    """The peaks for a part and for everything."""
 
     part: Peaks
     whole: Peaks
 
 
-def run(ground: Workspace) -> Section:
-    size = ground.scale.spark.large_bytes
-    grown = {"source": _by_source(ground, size), "router": _by_router(ground, size)}
+def run(workspace: Workspace) -> Section:
+    size = workspace.scale.spark.large_bytes
+    grown = {"source": _by_source(workspace, size), "router": _by_router(workspace, size)}
     gigabytes = f"{size / 1e9:.1f} GB", f"{size / _SHARE / 1e9:.1f} GB"
 
     def figures(way: str) -> Iterator[Figure]:
@@ -78,16 +78,16 @@ def run(ground: Workspace) -> Section:
     )
 
 
-def _by_source(ground: Workspace, size: int) -> _Grown:
+def _by_source(workspace: Workspace, size: int) -> _Grown:
     found = []
     with (
-        serving(ground, "relaxed") as server,
-        SparkJob(Side("tailrace", {"server": server.url}), ground.root / "spark") as job,
+        serving(workspace, "relaxed") as server,
+        SparkJob(Side("tailrace", {"server": server.url}), workspace.root / "spark") as job,
     ):
         for number, wanted in enumerate((size // _SHARE, size)):
-            ground.say(f"memory, source: {wanted / 1e9:.1f} GB")
+            workspace.say(f"memory, source: {wanted / 1e9:.1f} GB")
             topic = f"bench.large_{number}"
-            # Values have half of the bytes on average.
+            # Values have half of these bytes on average.
             loaded = load_topic(server, topic, 2 * wanted // _VALUE_BYTES, _VALUE_BYTES)
             with _watching(server, job.pid) as seen:
                 read = job.ask(ReadTopic(topic))
@@ -97,14 +97,17 @@ def _by_source(ground: Workspace, size: int) -> _Grown:
     return _Grown(*found)
 
 
-def _by_router(ground: Workspace, size: int) -> _Grown:
+def _by_router(workspace: Workspace, size: int) -> _Grown:
     found = []
-    with serving(ground, "relaxed") as server:
+    with serving(workspace, "relaxed") as server:
         for number, wanted in enumerate((size // _SHARE, size)):
-            ground.say(f"memory, router: {wanted / 1e9:.1f} GB")
+            workspace.say(f"memory, router: {wanted / 1e9:.1f} GB")
             name = f"bench.wide_{number}"
             topic, routed = _load_updates(server, name, wanted)
-            with routing(server, _CHANGES_A_BATCH, ground.root / "pipeline") as router, _watching(server, router.pid) as seen:
+            with (
+                routing(server, _CHANGES_A_BATCH, workspace.root / "pipeline") as router,
+                _watching(server, router.pid) as seen,
+            ):
                 for _ in server.await_records([topic], routed, _PATIENCE_SECONDS):
                     pass
             found.append(seen.peaks)
@@ -112,7 +115,7 @@ def _by_router(ground: Workspace, size: int) -> _Grown:
 
 
 def _load_updates(server: HttpServer, name: str, size: int) -> tuple[str, int]:
-    """A table whose changes have at least so many bytes; a topic that takes some, and how many it gets."""
+    """Create a table whose changes have at least this many bytes, and a topic that gets some; return how many."""
     topic = f"{name}_routed"
     server.sql(f"CREATE TABLE {name} (id BIGINT, turn BIGINT, body TEXT, PRIMARY KEY (id))")
     server.create_topic(topic)
@@ -120,7 +123,7 @@ def _load_updates(server: HttpServer, name: str, size: int) -> tuple[str, int]:
         rows = ", ".join(f"({first + number}, 0, ?)" for number in range(_ROWS_A_STATEMENT))
         server.sql(f"INSERT INTO {name} (id, turn, body) VALUES {rows}", ["x" * _BODY_BYTES] * _ROWS_A_STATEMENT)
     server.sql(f"ALTER TOPIC {topic} ADD SOURCE {name} ON UPDATE WHERE (id % {_EVERY} = 0) WITH (payload = 'key')")
-    # Each change has the row before and after.
+    # Each change holds the row before and after.
     turns = -(-size // (2 * _ROWS * _BODY_BYTES))
     for _ in range(turns):
         server.sql(f"UPDATE {name} SET turn = turn + 1")

@@ -1,4 +1,4 @@
-"""Changes of a table that wait for their routes, and the check that each took its route once."""
+"""`tailrace pipeline` in its own process: changes to route, the speed of routing, and a check that each was routed once."""
 
 import signal
 import subprocess
@@ -18,7 +18,7 @@ from bench.peers.servers import PeerFailure
 from bench.workspace import settle_disk
 
 BODY_BYTES = 180
-"""With the other columns a row has 200 B as JSON."""
+"""With the other columns a row has 200 bytes as JSON."""
 _ROWS_A_REQUEST = 1_000
 _CONNECTIONS = 4
 
@@ -32,12 +32,12 @@ class RoutedTable(NamedTuple):
 
     @property
     def routed(self) -> int:
-        """How many records come out."""
+        """The number of routed records."""
         return (self.changes + 1) // 2 if len(self.topics) == 1 else self.changes
 
 
 def condition(routes: int, number: int) -> str:
-    """One route takes every other change; many share all changes among them."""
+    """One route takes every second change; several share all changes."""
     return f"id % {max(2, routes)} = {number}"
 
 
@@ -52,7 +52,7 @@ def load_changes(server: HttpServer, name: str, routes: int, changes: int) -> Ro
 
 
 def more_changes(server: HttpServer, table: RoutedTable, changes: int) -> RoutedTable:
-    """The table with so many rows more."""
+    """Insert more rows and return the table."""
     with HttpClient(server) as client:
         task = InsertRows(
             table=table.name,
@@ -67,7 +67,7 @@ def more_changes(server: HttpServer, table: RoutedTable, changes: int) -> Routed
 
 
 def check_routed(server: HttpServer, table: RoutedTable) -> None:
-    """Every topic has the rows of its route, each once."""
+    """Check that every topic has the rows of its route, each once."""
     routes = len(table.topics)
     for number, topic in enumerate(table.topics):
         expected = range(number, table.changes, max(2, routes))
@@ -78,7 +78,7 @@ def check_routed(server: HttpServer, table: RoutedTable) -> None:
 
 
 _WARM_SHARE = 0.4
-"""Java is slow until it has compiled what it does often; what is routed until then counts for nothing."""
+"""Time to warm up: Java is slow until it has compiled its hot code."""
 _PATIENCE_SECONDS = 300.0
 _STOP_SECONDS = 60.0
 
@@ -86,7 +86,7 @@ _STOP_SECONDS = 60.0
 class Routed(NamedTuple):
     changes_per_second: float
     pipeline_cpu: float
-    """Microseconds for each change: Java, Python's workers and the driver together."""
+    """CPU time for each change, in microseconds: Java, Python's workers and the driver together."""
     server_cpu: float
 
 
@@ -106,7 +106,7 @@ class RouterProcess:
 
     @contextmanager
     def held_up(self) -> Iterator[None]:
-        """It does nothing at all meanwhile, not even look for changes. Nobody takes its lease, so it goes on with it."""
+        """Stop the process while the block runs. Nobody takes its lease, so it continues with it."""
         processes = [psutil.Process(self.pid), *psutil.Process(self.pid).children(recursive=True)]
         _send(processes, signal.SIGSTOP)
         try:
@@ -115,7 +115,7 @@ class RouterProcess:
             _send(processes, signal.SIGCONT)
 
     def stop(self) -> None:
-        """Gives its lease back, so that the next one need not wait."""
+        """Stop the router. It releases its lease, so that the next one need not wait."""
         children = psutil.Process(self._process.pid).children(recursive=True)
         self._process.terminate()
         try:
@@ -138,10 +138,10 @@ def routing(server: HttpServer, batch_rows: int, said: Path) -> Iterator[RouterP
 
 
 class RoutingRounds:
-    """Round after round of one router and one table: so many changes are written, and then routed."""
+    """Rounds of one router and one table: changes are written, then routed."""
 
     def __init__(self, server: HttpServer, router: RouterProcess, table: RoutedTable, batch_rows: int) -> None:
-        """`table`: with changes that nobody has routed yet; the first round is theirs."""
+        """`table` has changes that are not routed yet; the first round routes them."""
         self._server = server
         self._router = router
         self._batch_rows = batch_rows
@@ -149,7 +149,7 @@ class RoutingRounds:
         self.table = table
 
     def first(self) -> Routed:
-        """Java compiles most of what it will need in this one."""
+        """Run a round in which Java compiles most of its code."""
         return self._routed()
 
     def next(self, changes: int) -> Routed:
@@ -159,11 +159,11 @@ class RoutingRounds:
         return self._routed()
 
     def check(self) -> None:
-        """That every change took its route once."""
+        """Check that every change was routed once."""
         check_routed(self._server, self.table)
 
     def _routed(self) -> Routed:
-        """From the end of the first batch on, so that whole batches are counted."""
+        """Measure from the end of the first batch, so that whole batches are counted."""
         begin = self._done + self._batch_rows * self.table.routed // self.table.changes
         begun: _Moment | None = None
         for at, records in self._server.await_records(self.table.topics, self.table.routed, _PATIENCE_SECONDS):
@@ -175,7 +175,7 @@ class RoutingRounds:
 
 
 def measure_router(server: HttpServer, topics: Sequence[str], changes: int, routed: int, batch_rows: int, said: Path) -> Routed:
-    """Start a router for changes that wait, of which so many records come out, and see how fast they come once it is warm."""
+    """Start a router for waiting changes and return how fast it routes once it is warm."""
     begun: _Moment | None = None
     with routing(server, batch_rows, said) as router:
         for at, records in server.await_records(topics, routed, _PATIENCE_SECONDS):

@@ -1,4 +1,4 @@
-"""Routed changes: how many a second, with one route and with twenty, and how soon they are there."""
+"""Routed changes per second, with one route and with many, and their delay."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 from bench.figures import Bar, Figure, Samples, Section, curve, slope_figure
 from bench.http.client import HttpClient
-from bench.http.rates import percentile, said
+from bench.http.rates import percentile
 from bench.http.server import HttpServer, serving
 from bench.http.tasks import ConsumeSteadily, InsertSteadily
 from bench.kafka.tasks import Delays
 from bench.spark.router import Routed, RoutingRounds, check_routed, load_changes, measure_router, routing
+from bench.worker_process import expect
 from bench.workspace import Workspace
 
 _MANY = 20
@@ -20,7 +21,7 @@ _MOST_COST = 3
 _MOST_P50_MS = 500
 _WARM_UP_ROWS = 300
 _WARM_UP_ROUNDS = 2
-"""Behind the one that is cold."""
+"""Rounds after the cold one."""
 
 
 class _Rounds(NamedTuple):
@@ -34,12 +35,12 @@ class _Rounds(NamedTuple):
         return Samples(tuple(1e6 / each.changes_per_second for each in self.warm))
 
 
-def run(ground: Workspace) -> Section:
-    scale = ground.scale.spark
-    with serving(ground) as server:
-        one, many = _routed(ground, server)
-        ground.say(f"delay at {_PER_SECOND} changes a second")
-        delays = _delays(ground, server)
+def run(workspace: Workspace) -> Section:
+    scale = workspace.scale.spark
+    with serving(workspace) as server:
+        one, many = _routed(workspace, server)
+        workspace.say(f"delay at {_PER_SECOND} changes a second")
+        delays = _delays(workspace, server)
     return Section(
         title="The pipeline: routed changes",
         text=f"{scale.changes:,} changes of rows of 200 B wait in the log when `tailrace pipeline` starts with Spark on all"
@@ -79,65 +80,65 @@ def _cpu(name: str, found: Sequence[Routed]) -> str:
     return f"CPU for a change, {name}: {pipeline:.1f} µs in the pipeline, {server:.1f} µs in the server."
 
 
-def _routed(ground: Workspace, server: HttpServer) -> tuple[_Rounds, _Rounds]:
-    """With one route and with many."""
-    scale = ground.scale.spark
-    ground.say(f"{scale.changes:,} changes for one route, cold")
+def _routed(workspace: Workspace, server: HttpServer) -> tuple[_Rounds, _Rounds]:
+    """Return the figures with one route and with many."""
+    scale = workspace.scale.spark
+    workspace.say(f"{scale.changes:,} changes for one route, cold")
     table = load_changes(server, "bench.changes_one", 1, scale.changes)
-    with routing(server, scale.changes_a_batch, ground.root / "pipeline") as router:
-        one = _rounds(ground, RoutingRounds(server, router, table, scale.changes_a_batch), _WARM_UP_ROUNDS)
-        ground.say(f"{scale.changes:,} changes for {_MANY} routes")
+    with routing(server, scale.changes_a_batch, workspace.root / "pipeline") as router:
+        one = _rounds(workspace, RoutingRounds(server, router, table, scale.changes_a_batch), _WARM_UP_ROUNDS)
+        workspace.say(f"{scale.changes:,} changes for {_MANY} routes")
         with router.held_up():
             table = load_changes(server, "bench.changes_many", _MANY, scale.changes)
-        many = _rounds(ground, RoutingRounds(server, router, table, scale.changes_a_batch), 0)
+        many = _rounds(workspace, RoutingRounds(server, router, table, scale.changes_a_batch), 0)
     return one, many
 
 
-def _rounds(ground: Workspace, rounds: RoutingRounds, warm_up: int) -> _Rounds:
-    scale = ground.scale.spark
+def _rounds(workspace: Workspace, rounds: RoutingRounds, warm_up: int) -> _Rounds:
+    scale = workspace.scale.spark
     cold = rounds.first()
     for _ in range(warm_up):
         rounds.next(scale.changes)
-    ground.say(f"the same, warm, {scale.routed_rounds} times")
+    workspace.say(f"the same, warm, {scale.routed_rounds} times")
     warm = [rounds.next(scale.changes) for _ in range(scale.routed_rounds)]
     rounds.check()
     return _Rounds(cold, warm)
 
 
-def _delays(ground: Workspace, server: HttpServer) -> list[float]:
+def _delays(workspace: Workspace, server: HttpServer) -> list[float]:
     table, topic = "bench.live", "bench.live_routed"
     server.sql(f"CREATE TABLE {table} (id BIGINT, sent DOUBLE, PRIMARY KEY (id))")
     server.create_topic(topic)
     server.sql(f"ALTER TOPIC {topic} ADD SOURCE {table} ON INSERT WHERE (id >= 0) WITH (payload = 'full')")
-    rows = _WARM_UP_ROWS + round(_PER_SECOND * ground.scale.spark.steady_seconds)
+    rows = _WARM_UP_ROWS + round(_PER_SECOND * workspace.scale.spark.steady_seconds)
     with (
-        routing(server, ground.scale.spark.changes_a_batch, ground.root / "pipeline"),
+        routing(server, workspace.scale.spark.changes_a_batch, workspace.root / "pipeline"),
         HttpClient(server) as sender,
         HttpClient(server) as receiver,
     ):
-        # The first batch of all waits for Java; it is awaited here.
+        # The very first batch waits for Java, so it is awaited here.
         server.sql(f"INSERT INTO {table} (id, sent) VALUES (-1, 0)")
         server.sql(f"INSERT INTO {table} (id, sent) VALUES ({rows}, 0)")
         for _ in server.await_records([topic], 1, 120):
             pass
         receiver.ask(ConsumeSteadily(topic=topic, messages=rows + 1))
         sender.ask(InsertSteadily(table=table, rows=rows, per_second=_PER_SECOND))
-        delays = said(Delays, receiver.hear()).seconds
+        delays = expect(Delays, receiver.receive()).seconds
     return list(delays[1 + _WARM_UP_ROWS :])
 
 
 _BAR = Bar("at most", 0.5)
-"""For a slope: ten times as many routes cost no more than three times as much."""
+"""A bar for slopes: ten times as many routes cost at most three times as much."""
 
 
-def run_many_routes(ground: Workspace) -> Section:
-    scale = ground.scale.growth
+def run_many_routes(workspace: Workspace) -> Section:
+    scale = workspace.scale.growth
     found: dict[int, Routed] = {}
-    with serving(ground) as server:
+    with serving(workspace) as server:
         for count in scale.routes:
-            ground.say(f"growth, routes: {scale.routed_changes:,} changes for {count}")
+            workspace.say(f"growth, routes: {scale.routed_changes:,} changes for {count}")
             table = load_changes(server, f"bench.grown_{count}", count, scale.routed_changes)
-            out = ground.root / "pipeline"
+            out = workspace.root / "pipeline"
             found[count] = measure_router(server, table.topics, table.changes, table.routed, scale.routed_a_batch, out)
             check_routed(server, table)
     microseconds = {count: [1e6 / each.changes_per_second] for count, each in found.items()}

@@ -27,12 +27,12 @@ _FLAT_SHARE = 8
 
 class _Passed(NamedTuple):
     written: float
-    """Rows a second."""
+    """Rows per second."""
     read: float
 
 
 class _Store(NamedTuple):
-    """A side with a Spark process of its own."""
+    """A server with its own Spark process."""
 
     job: SparkJob
     name: str
@@ -48,20 +48,20 @@ class _Store(NamedTuple):
         return _Passed(rows / written.seconds, rows / read.seconds)
 
 
-def run(ground: Workspace, make_kafka: MakePeer, jars: Path) -> Section:
-    scale = ground.scale.spark
+def run(workspace: Workspace, make_kafka: MakePeer, jars: Path) -> Section:
+    scale = workspace.scale.spark
     with ExitStack() as stack:
-        server = stack.enter_context(serving(ground, "relaxed"))
-        kafka = stack.enter_context(_running(ground, make_kafka))
-        ours = _Store(stack.enter_context(SparkJob(_tailrace(server), ground.root / "spark")), "Tailrace")
-        theirs = _Store(stack.enter_context(SparkJob(_kafka(kafka, jars), ground.root / "spark")), kafka.name)
-        ground.say("topics written and read by Spark")
+        server = stack.enter_context(serving(workspace, "relaxed"))
+        kafka = stack.enter_context(_running(workspace, make_kafka))
+        ours = _Store(stack.enter_context(SparkJob(_tailrace(server), workspace.root / "spark")), "Tailrace")
+        theirs = _Store(stack.enter_context(SparkJob(_kafka(kafka, jars), workspace.root / "spark")), kafka.name)
+        workspace.say("topics written and read by Spark")
         passed = take_turns(
             {"ours": _Turns(server, ours).tailrace, "theirs": _Turns(kafka, theirs).kafka}, scale.topic_rows, scale.rounds
         )
-        ground.say(f"{scale.flat_bytes / 1e9:.1f} GB read whole")
+        workspace.say(f"{scale.flat_bytes / 1e9:.1f} GB read whole")
         growth = _growth(server, ours.job, scale.flat_bytes)
-        routed = compare_routing(ground, server, ConnectorRoute(ground, kafka, theirs.job))
+        routed = compare_routing(workspace, server, ConnectorRoute(workspace, kafka, theirs.job))
     peer = f"{kafka.name}, Spark's connector"
 
     def figure(name: str, unit: str, mine: list[float], its: list[float], bar: Bar | None = None) -> Figure:
@@ -101,7 +101,7 @@ def run(ground: Workspace, make_kafka: MakePeer, jars: Path) -> Section:
 
 
 class _Turns:
-    """Each round has a topic of its own."""
+    """Writes a new topic in each round."""
 
     def __init__(self, server: HttpServer | Peer, store: _Store) -> None:
         self._server = server
@@ -122,11 +122,11 @@ class _Turns:
 
 
 def _growth(server: HttpServer, job: SparkJob, size: int) -> tuple[float, float]:
-    """The most memory while an eighth of a topic, and while all of it is read."""
+    """Return the peak memory while an eighth of a topic is read, and while all of it is read."""
     found = []
     for number, wanted in enumerate((size // _FLAT_SHARE, size)):
         topic = f"bench.flat_{number}"
-        # Values have half of the bytes on average.
+        # Values have half of these bytes on average.
         loaded = load_topic(server, topic, 2 * wanted // _VALUE_BYTES, _VALUE_BYTES)
         with _watching(server, job) as seen:
             read = _said(Found, job.ask(ReadTopic(topic)))
@@ -155,8 +155,8 @@ def _watching(server: HttpServer, job: SparkJob) -> Iterator[list[float]]:
 
 
 @contextmanager
-def _running(ground: Workspace, make: MakePeer) -> Iterator[Peer]:
-    with ground.folder() as folder:
+def _running(workspace: Workspace, make: MakePeer) -> Iterator[Peer]:
+    with workspace.folder() as folder:
         peer = make(folder, "relaxed")
         try:
             peer.start()

@@ -1,4 +1,4 @@
-"""Appends of large batches, against plain writes of the same bytes."""
+"""Appends of large batches, beside plain writes of the same bytes to one file."""
 
 import os
 import threading
@@ -19,18 +19,18 @@ WRITERS = 64
 _BAR = Bar("at least", 0.7)
 
 
-def run_relaxed(ground: Workspace) -> Section:
+def run_relaxed(workspace: Workspace) -> Section:
     return Section(
         title="Append, `relaxed`",
         text=f"One thread submits batches, one a commit, to {PARTITIONS} partitions, until the store has no room; then it"
         " waits. The time ends with the last answer. The peers write the same buffers to one new file, one `os.write` a"
         " batch; the second one has a thread beside it that calls `fdatasync` every 100 ms, as `relaxed` does.",
-        figures=[figure for shape in (KB_16, MB_1) for figure in _relaxed(ground, shape)],
+        figures=[figure for shape in (KB_16, MB_1) for figure in _relaxed(workspace, shape)],
     )
 
 
-def run_synced(ground: Workspace) -> Section:
-    measured = [_synced(ground, shape) for shape in (KB_16, MB_1)]
+def run_synced(workspace: Workspace) -> Section:
+    measured = [_synced(workspace, shape) for shape in (KB_16, MB_1)]
     return Section(
         title=f"Append, `fsync`, {WRITERS} writers",
         text=f"{WRITERS} callers on one event loop append to {PARTITIONS} partitions; each waits for its answer, which comes"
@@ -41,11 +41,11 @@ def run_synced(ground: Workspace) -> Section:
     )
 
 
-def _relaxed(ground: Workspace, shape: Shape) -> list[Figure]:
-    ring = ring_of_bytes(shape, ground.scale.ring_bytes)
+def _relaxed(workspace: Workspace, shape: Shape) -> list[Figure]:
+    ring = ring_of_bytes(shape, workspace.scale.ring_bytes)
 
     def ours(count: int) -> float:
-        with ground.folder() as folder, new_store(folder, "relaxed") as store:
+        with workspace.folder() as folder, new_store(folder, "relaxed") as store:
             stream = new_stream(store, 1, PARTITIONS, ring)
             work = stream.take(count)
             settle_disk()
@@ -54,18 +54,18 @@ def _relaxed(ground: Workspace, shape: Shape) -> list[Figure]:
             return ring.megabytes(count) / seconds
 
     def written(count: int) -> float:
-        with ground.folder() as folder:
+        with workspace.folder() as folder:
             return ring.megabytes(count) / write(folder, ring, count)
 
     def synced_soon(count: int) -> float:
-        with ground.folder() as folder:
+        with workspace.folder() as folder:
             return ring.megabytes(count) / write_synced_soon(folder, ring, count)
 
-    ground.say(f"append, relaxed, {shape.name}")
+    workspace.say(f"append, relaxed, {shape.name}")
     rates = alternate(
         {"ours": ours, "written": written, "synced soon": synced_soon},
-        ground.scale.append_bytes // ring.batch_bytes,
-        ground.scale.rounds,
+        workspace.scale.append_bytes // ring.batch_bytes,
+        workspace.scale.rounds,
     )
     name = f"{shape.name} batches"
     return [
@@ -74,13 +74,13 @@ def _relaxed(ground: Workspace, shape: Shape) -> list[Figure]:
     ]
 
 
-def _synced(ground: Workspace, shape: Shape) -> tuple[Figure, str]:
-    """The figure, and a remark about the groups."""
-    ring = ring_of_bytes(shape, ground.scale.ring_bytes)
+def _synced(workspace: Workspace, shape: Shape) -> tuple[Figure, str]:
+    """Return the figure, and a remark about the groups."""
+    ring = ring_of_bytes(shape, workspace.scale.ring_bytes)
     groups: list[int] = []
 
     def ours(count: int) -> float:
-        with ground.folder() as folder, new_store(folder, "fsync") as store:
+        with workspace.folder() as folder, new_store(folder, "fsync") as store:
             stream = new_stream(store, 1, PARTITIONS, ring)
             settle_disk()
 
@@ -95,12 +95,12 @@ def _synced(ground: Workspace, shape: Shape) -> tuple[Figure, str]:
             return ring.megabytes(count) / took.seconds
 
     def replayed(_: int) -> float:
-        with ground.folder() as folder:
+        with workspace.folder() as folder:
             return ring.megabytes(sum(groups)) / write_groups(folder, ring, groups)
 
-    ground.say(f"append, fsync, {shape.name}")
+    workspace.say(f"append, fsync, {shape.name}")
     sides = {"ours": ours, "replayed": replayed}
-    rates = alternate(sides, ground.scale.synced_bytes // ring.batch_bytes, ground.scale.synced_rounds)
+    rates = alternate(sides, workspace.scale.synced_bytes // ring.batch_bytes, workspace.scale.synced_rounds)
     figure = Figure(
         name=f"{shape.name} batches",
         ours=rates["ours"],
@@ -124,13 +124,13 @@ _SYNC_SECONDS = 0.1
 
 
 def write(folder: Path, ring: Ring, count: int) -> float:
-    """Seconds for one `os.write` a batch."""
+    """Return the seconds of one `os.write` for each batch."""
     with _new_file(folder) as fd:
         return _write(fd, ring, count)
 
 
 def write_synced_soon(folder: Path, ring: Ring, count: int) -> float:
-    """The same, while a thread syncs every 100 ms as `relaxed` does."""
+    """Return the same while a thread syncs every 100 ms, as `relaxed` does."""
     stop = threading.Event()
     with _new_file(folder) as fd:
 
@@ -148,7 +148,7 @@ def write_synced_soon(folder: Path, ring: Ring, count: int) -> float:
 
 
 def write_groups(folder: Path, ring: Ring, groups: Sequence[int]) -> float:
-    """Seconds for one `os.writev` and one `os.fdatasync` a group of so many batches."""
+    """Return the seconds of one `os.writev` and one `os.fdatasync` for each group of batches."""
     batches = ring.batches
     vectors = []
     at = 0

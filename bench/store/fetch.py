@@ -1,4 +1,4 @@
-"""Reading: the tail from memory, the rest from disk, small batches of many partitions in large pieces."""
+"""Fetches: the tail from memory, older records from disk, and small batches of many partitions in large reads."""
 
 import os
 import time
@@ -28,27 +28,27 @@ _NO_CACHE = msgspec.structs.replace(DEFAULT_LIMITS, tail_cache_bytes=0)
 _NEVER_OLD = LogOptions(cache_seconds=3600)
 
 
-def run(ground: Workspace) -> Section:
-    interleaved, remark = _interleaved(ground)
+def run(workspace: Workspace) -> Section:
+    interleaved, remark = _interleaved(workspace)
     return Section(
         title="Fetch",
         text=f"Fetches of {FETCH_BYTES // MIB} MiB at the store, partition after partition, from start to end and over again."
         " Batches in memory are handed out as they are; the figure with the bar copies them as well, as whoever sends them"
         " must. From disk means with the tail cache off and the files in the page cache: places are looked up in the index"
         " and every batch is checked against its checksum.",
-        figures=[*_cached(ground), _from_disk(ground), interleaved],
+        figures=[*_cached(workspace), _from_disk(workspace), interleaved],
         remarks=[remark],
     )
 
 
-def _cached(ground: Workspace) -> list[Figure]:
-    scale = ground.scale
+def _cached(workspace: Workspace) -> list[Figure]:
+    scale = workspace.scale
     ring = ring_of_bytes(KB_16, scale.cached_bytes)
     roomy = msgspec.structs.replace(DEFAULT_LIMITS, tail_cache_bytes=2 * scale.cached_bytes)
-    with ground.folder() as folder, new_store(folder, "relaxed", roomy, _NEVER_OLD) as store:
+    with workspace.folder() as folder, new_store(folder, "relaxed", roomy, _NEVER_OLD) as store:
         stream = new_stream(store, 1, PARTITIONS, ring)
         PipelinedWriter(store).send(stream.each(len(ring.batches)))
-        ground.say("fetch, cached")
+        workspace.say("fetch, cached")
         rates = alternate(
             {
                 "handed out": lambda size: _read(store, stream, size, _leave),
@@ -65,14 +65,14 @@ def _cached(ground: Workspace) -> list[Figure]:
     ]
 
 
-def _from_disk(ground: Workspace) -> Figure:
-    scale = ground.scale
+def _from_disk(workspace: Workspace) -> Figure:
+    scale = workspace.scale
     ring = ring_of_copies(KB_16, _DISTINCT // KB_16.records)
-    with ground.folder() as folder, new_store(folder, "relaxed", _NO_CACHE) as store:
+    with workspace.folder() as folder, new_store(folder, "relaxed", _NO_CACHE) as store:
         stream = new_stream(store, 1, PARTITIONS, ring)
         PipelinedWriter(store).send(stream.each(scale.fetched_bytes // 4 // ring.batch_bytes))
         store.checkpoint()
-        ground.say("fetch, from disk")
+        workspace.say("fetch, from disk")
         rates = alternate(
             {
                 "ours": lambda size: _read(store, stream, size, _leave),
@@ -87,15 +87,15 @@ def _from_disk(ground: Workspace) -> Figure:
     )
 
 
-def _interleaved(ground: Workspace) -> tuple[Figure, str]:
-    """The figure, and a remark about the size of reads."""
-    scale = ground.scale
+def _interleaved(workspace: Workspace) -> tuple[Figure, str]:
+    """Return the figure, and a remark about the size of reads."""
+    scale = workspace.scale
     ring = ring_of_copies(BYTES_200, _DISTINCT)
-    with ground.folder() as folder, new_store(folder, "relaxed", _NO_CACHE) as store:
+    with workspace.folder() as folder, new_store(folder, "relaxed", _NO_CACHE) as store:
         stream = new_stream(store, 1, INTERLEAVED_PARTITIONS, ring)
         PipelinedWriter(store).send(stream.each(scale.interleaved_batches))
         store.checkpoint()
-        ground.say("fetch, interleaved")
+        workspace.say("fetch, interleaved")
         rates = repeat(lambda size: _read(store, stream, size, _leave), stream.bytes // 4, scale.rounds)
         stats = store.stats()
         mean_bytes = stats.disk_read_bytes / stats.disk_reads
@@ -109,7 +109,7 @@ def _interleaved(ground: Workspace) -> tuple[Figure, str]:
 
 
 def _read(store: EmbeddedStore, stream: Stream, size: int, take: Callable[[Sequence[Buffer]], object]) -> float:
-    """MB/s of batches that were asked for."""
+    """Return MB/s of requested batches."""
     left = size
     began = time.perf_counter()
     while left > 0:
@@ -124,7 +124,7 @@ def _read(store: EmbeddedStore, stream: Stream, size: int, take: Callable[[Seque
 
 
 def _leave(batches: Sequence[Buffer]) -> None:
-    """Take the batches without touching them."""
+    """Fetch batches without reading them."""
 
 
 def _read_files(folder: Path, size: int) -> float:

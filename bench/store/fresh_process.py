@@ -1,7 +1,6 @@
-"""Programs in a process of their own: what a start costs can only be measured at a start.
+"""Opens a folder in a new process, because the cost of a start can only be measured at a start.
 
-Run as a program it opens a folder, says how that went, and then, if it is told to, appends until it is killed. It speaks in
-lines of JSON.
+As a program it opens a folder, reports how that went and, if asked, appends until it is killed. It writes lines of JSON.
 """
 
 import argparse
@@ -34,7 +33,7 @@ _Said = TypeVar("_Said")
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """How a start went."""
+    """The cost of a start."""
 
     store_seconds: float
     broker_seconds: float
@@ -45,17 +44,17 @@ class Opened(msgspec.Struct, frozen=True):
     memory_bytes: int
     partitions: int
     batches: int
-    """Batches of the stream that were found."""
+    """The batches of the stream that were found."""
 
 
 class Acknowledged(msgspec.Struct, frozen=True):
-    """How far an appending process has come."""
+    """The progress of an appending process."""
 
     batches: int
 
 
 class FreshProcess:
-    """This module as a child: gone, by SIGKILL, when the block is left."""
+    """Runs this module as a child process, which is killed by SIGKILL at the end of the block."""
 
     def __init__(self, *arguments: str) -> None:
         self._began = time.perf_counter()
@@ -70,7 +69,7 @@ class FreshProcess:
         self._process.kill()
         self._process.communicate()
 
-    def hear(self, kind: type[_Said]) -> _Said:
+    def receive(self, kind: type[_Said]) -> _Said:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -84,9 +83,9 @@ class FreshProcess:
 
 
 def open_folder(folder: Path) -> Opened:
-    """In a new process, which ends by SIGKILL."""
+    """Open a folder in a new process, which is killed by SIGKILL."""
     with FreshProcess("open", str(folder)) as process:
-        return process.hear(Opened)
+        return process.receive(Opened)
 
 
 def _main() -> None:
@@ -113,7 +112,7 @@ async def _open(folder: Path) -> None:
 
 
 def _append(folder: Path, shape: str, size: int) -> None:
-    """Append so many bytes, say so, and go on until killed."""
+    """Append this many bytes, report it, and go on until killed."""
     began = time.perf_counter()
     store = EmbeddedStore.open(folder, durability="relaxed")
     seconds = time.perf_counter() - began

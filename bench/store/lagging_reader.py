@@ -1,4 +1,4 @@
-"""A reader far behind, beside writers: it should neither slow them nor fill the memory."""
+"""A lagging reader beside writers: it should neither slow them down nor fill the memory."""
 
 import threading
 import time
@@ -23,19 +23,19 @@ _FILL, _WRITTEN = 1, 2
 
 
 class _Seen(NamedTuple):
-    """What a reader did while the writers wrote."""
+    """What a reader did while writers appended."""
 
     megabytes_per_second: float
     grown_megabytes: float
 
 
-def run(ground: Workspace) -> Section:
-    scale = ground.scale
+def run(workspace: Workspace) -> Section:
+    scale = workspace.scale
     ring = ring_of_bytes(KB_16, scale.ring_bytes)
     old = ring_of_copies(KB_16, _DISTINCT)
     steady: list[_Seen] = []
     unbridled: list[_Seen] = []
-    with ground.folder() as folder, new_store(folder, "fsync") as store:
+    with workspace.folder() as folder, new_store(folder, "fsync") as store:
         behind = new_stream(store, _FILL, PARTITIONS, old)
         PipelinedWriter(store).send(behind.each(scale.behind_bytes // old.batch_bytes))
         written = new_stream(store, _WRITTEN, PARTITIONS, ring)
@@ -56,7 +56,7 @@ def run(ground: Workspace) -> Section:
             finally:
                 seen.append(reader.stop())
 
-        ground.say("reader far behind")
+        workspace.say("reader far behind")
         rates = alternate(
             {
                 "steady": lambda appends: beside(STEADY_BYTES_PER_SECOND, appends, steady),
@@ -101,7 +101,7 @@ def run(ground: Workspace) -> Section:
 
 
 class _Reader:
-    """Reads a stream from its start, over and over, until it is stopped."""
+    """Reads a stream from its start, repeatedly, until it is stopped."""
 
     def __init__(self, store: EmbeddedStore, stream: Stream, bytes_per_second: float) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Opening a folder whose process was killed in the middle of writing."""
+"""Opening a folder: after a kill in the middle of writing, and with the maximum number of partitions."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class _Case(NamedTuple):
     shape: Shape
     log_bytes: int
     again_bytes: int
-    """Written between two kills."""
+    """The bytes that are written between two kills."""
 
 
 class _Opening(NamedTuple):
@@ -29,16 +29,16 @@ class _Opening(NamedTuple):
     from_start_seconds: float
 
 
-def run_after_kill(ground: Workspace) -> Section:
-    scale = ground.scale
+def run_after_kill(workspace: Workspace) -> Section:
+    scale = workspace.scale
     figures = []
     remarks = []
     for case in (
         _Case(KB_16, scale.killed_bytes, scale.killed_again_bytes),
         _Case(BYTES_100, scale.killed_small_bytes, scale.killed_small_again_bytes),
     ):
-        ground.say(f"opening, {case.shape.name} batches")
-        with ground.folder() as folder:
+        workspace.say(f"opening, {case.shape.name} batches")
+        with workspace.folder() as folder:
             openings = _open_and_kill(folder, case, scale.rounds)
         name = f"{case.log_bytes / 1e6:,.0f} MB in {case.shape.name} batches"
         seconds = Samples([opening.opened.store_seconds for opening in openings])
@@ -61,15 +61,15 @@ def run_after_kill(ground: Workspace) -> Section:
 def _open_and_kill(folder: Path, case: _Case, rounds: int) -> list[_Opening]:
     openings = []
     with _appending(folder, case.shape, case.log_bytes) as process:
-        process.hear(Opened)
-        acknowledged = process.hear(Acknowledged).batches
+        process.receive(Opened)
+        acknowledged = process.receive(Acknowledged).batches
     for _ in range(rounds):
         with _appending(folder, case.shape, case.again_bytes) as process:
-            opened = process.hear(Opened)
+            opened = process.receive(Opened)
             openings.append(_Opening(opened, process.age))
             if opened.batches < acknowledged:
                 raise AuditFailure(f"{acknowledged} batches were acknowledged, {opened.batches} are there after SIGKILL")
-            acknowledged = process.hear(Acknowledged).batches
+            acknowledged = process.receive(Acknowledged).batches
     return openings
 
 
@@ -93,12 +93,12 @@ BATCHES_EACH = 10
 _DISTINCT = 65_536
 
 
-def run_many_partitions(ground: Workspace) -> Section:
-    scale = ground.scale
+def run_many_partitions(workspace: Workspace) -> Section:
+    scale = workspace.scale
     count = scale.topics * scale.partitions_per_topic
-    ground.say("partitions")
-    with ground.folder() as folder:
-        _fill(ground, folder)
+    workspace.say("partitions")
+    with workspace.folder() as folder:
+        _fill(workspace, folder)
         openings = [_open(folder, count) for _ in range(scale.rounds)]
         check_folder(folder)
     return Section(
@@ -122,9 +122,9 @@ def run_many_partitions(ground: Workspace) -> Section:
     )
 
 
-def _fill(ground: Workspace, folder: Path) -> None:
+def _fill(workspace: Workspace, folder: Path) -> None:
     with new_store(folder, "relaxed") as store:
-        partitions = asyncio.run(_create_topics(store, ground.scale.topics, ground.scale.partitions_per_topic))
+        partitions = asyncio.run(_create_topics(store, workspace.scale.topics, workspace.scale.partitions_per_topic))
         stream = Stream(partitions, ring_of_copies(BYTES_200, _DISTINCT))
         PipelinedWriter(store).send(stream.each(len(partitions) * BATCHES_EACH))
         check_streams(store, stream)

@@ -20,14 +20,14 @@ _DISTINCT = 65_536
 _BAR = Bar("at least", 100_000)
 
 
-def run(ground: Workspace) -> Section:
-    scale = ground.scale
+def run(workspace: Workspace) -> Section:
+    scale = workspace.scale
     ring = ring_of_copies(BYTES_200, _DISTINCT)
     store_cpu: list[float] = []
     broker_cpu: list[float] = []
-    ground.say("tiny appends")
+    workspace.say("tiny appends")
     rates = alternate(
-        {"store": _side(_at_store, ground, ring, store_cpu), "broker": _side(_through_broker, ground, ring, broker_cpu)},
+        {"store": _side(_at_store, workspace, ring, store_cpu), "broker": _side(_through_broker, workspace, ring, broker_cpu)},
         scale.tiny_appends,
         scale.rounds,
     )
@@ -48,32 +48,32 @@ def run(ground: Workspace) -> Section:
     )
 
 
-def _side(append: Callable[[Workspace, Ring, int], Elapsed], ground: Workspace, ring: Ring, cpu_costs: list[float]) -> Side:
-    """Gives the rate and takes down the microseconds of CPU."""
+def _side(append: Callable[[Workspace, Ring, int], Elapsed], workspace: Workspace, ring: Ring, cpu_costs: list[float]) -> Side:
+    """Return the rate, and record the CPU time in microseconds."""
 
     def measure(appends: int) -> float:
-        took = append(ground, ring, appends)
+        took = append(workspace, ring, appends)
         cpu_costs.append(took.cpu_seconds / appends * 1e6)
         return appends / took.seconds
 
     return measure
 
 
-def _at_store(ground: Workspace, ring: Ring, appends: int) -> Elapsed:
-    with ground.folder() as folder, new_store(folder, "fsync") as store:
+def _at_store(workspace: Workspace, ring: Ring, appends: int) -> Elapsed:
+    with workspace.folder() as folder, new_store(folder, "fsync") as store:
         stream = new_stream(store, 1, PARTITIONS, ring)
         settle_disk()
 
         async def write() -> Elapsed:
-            return await StoreCallers(store).append(stream.take(appends), ground.scale.callers)
+            return await StoreCallers(store).append(stream.take(appends), workspace.scale.callers)
 
         took = run_on_loop(write)
         check_streams(store, stream)
         return took
 
 
-def _through_broker(ground: Workspace, ring: Ring, appends: int) -> Elapsed:
-    with ground.folder() as folder, new_store(folder, "fsync") as store:
+def _through_broker(workspace: Workspace, ring: Ring, appends: int) -> Elapsed:
+    with workspace.folder() as folder, new_store(folder, "fsync") as store:
 
         async def write() -> tuple[Elapsed, Stream]:
             broker = Broker(store, SystemClock())
@@ -87,7 +87,7 @@ def _through_broker(ground: Workspace, ring: Ring, appends: int) -> Elapsed:
                 if isinstance(outcome, TailraceError):
                     raise outcome
 
-            took = await call_in_turn(append, stream.take_raw(TOPIC, appends), ground.scale.callers)
+            took = await call_in_turn(append, stream.take_raw(TOPIC, appends), workspace.scale.callers)
             await broker.close()
             return took, stream
 

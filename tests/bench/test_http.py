@@ -64,10 +64,10 @@ def test_a_request_that_is_refused_ends_the_run(client: HttpClient) -> None:
 
 def test_every_subscriber_gets_every_message(server: HttpServer, client: HttpClient) -> None:
     server.create_topic("fed.all")
-    with HttpClient(server) as crowd:
-        assert isinstance(crowd.ask(Subscribe(pattern="fed.all", subscribers=3, messages=MESSAGES)), Done)
+    with HttpClient(server) as process:
+        assert isinstance(process.ask(Subscribe(pattern="fed.all", subscribers=3, messages=MESSAGES)), Done)
         client.ask(PublishSteadily(topic="fed.all", messages=MESSAGES, per_second=1_000))
-        delays = crowd.hear()
+        delays = process.receive()
 
     assert isinstance(delays, Delays)
     assert len(delays.seconds) == 3 * MESSAGES
@@ -76,11 +76,11 @@ def test_every_subscriber_gets_every_message(server: HttpServer, client: HttpCli
 
 def test_a_subscriber_that_gets_other_messages_ends_the_run(server: HttpServer, client: HttpClient) -> None:
     server.create_topic("fed.other")
-    with HttpClient(server) as crowd:
-        crowd.ask(Subscribe(pattern="fed.other", subscribers=1, messages=MESSAGES))
+    with HttpClient(server) as process:
+        process.ask(Subscribe(pattern="fed.other", subscribers=1, messages=MESSAGES))
         publish(server, client, "fed.other", first=1)
         with pytest.raises(AuditFailure, match="not all 30 once and in order"):
-            crowd.hear()
+            process.receive()
 
 
 def test_a_loaded_topic_has_what_was_said(server: HttpServer) -> None:

@@ -32,12 +32,12 @@ def test_what_came_through_once_passes_and_what_is_there_twice_does_not(client: 
     client.ask(CreateTopic(LOAD))
     client.ask(Produce(LOAD))
     client.ask(Consume(LOAD))
-    assert isinstance(client.hear(), Span)
+    assert isinstance(client.receive(), Span)
 
     client.ask(Produce(LOAD))
     client.ask(Consume(LOAD))
     with pytest.raises(AuditFailure, match=r"doubled or out of order|holds 200 records"):
-        client.hear()
+        client.receive()
 
 
 def test_a_topic_that_is_not_there_ends_the_run(client: MessagingProcess) -> None:

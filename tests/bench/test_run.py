@@ -49,7 +49,7 @@ def test_a_lost_record_fails_the_subject(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_what_can_not_be_had_is_left_out_and_no_failure(tmp_path: Path) -> None:
-    def lack(ground: Workspace, cache: Path) -> Section:
+    def lack(workspace: Workspace, cache: Path) -> Section:
         raise NotObtainable("java is not installed")
 
     result = measure("kafka", Subject(lack, 1, 1), Workspace(tmp_path, TINY, lambda _: None), tmp_path, "quick")

@@ -7,33 +7,33 @@ from tailrace.model.queue import RejectedReceipt
 UNKNOWN = ConnectionLostError("the connection broke")
 
 
-def taken(box: AckBuffer[int]) -> list[int]:
-    return [saying.outcome for saying in box.take()]
+def taken(buffer: AckBuffer[int]) -> list[int]:
+    return [ack.outcome for ack in buffer.take()]
 
 
 def test_what_says_the_same_goes_together_and_order_is_kept() -> None:
-    box: AckBuffer[int] = AckBuffer()
+    buffer: AckBuffer[int] = AckBuffer()
     for number, word in enumerate((ACK, ACK, nack_command(0, ""), nack_command(5, ""), nack_command(5, ""), ACK)):
-        box.put(PendingAck(word, [str(number)], number))
-    assert [taken(box) for _ in range(5)] == [[0, 1], [2], [3, 4], [5], []]
+        buffer.put(PendingAck(word, [str(number)], number))
+    assert [taken(buffer) for _ in range(5)] == [[0, 1], [2], [3, 4], [5], []]
 
 
 def test_a_request_has_only_so_many_receipts() -> None:
-    box: AckBuffer[int] = AckBuffer()
+    buffer: AckBuffer[int] = AckBuffer()
     for number in range(3):
-        box.put(PendingAck(ACK, ["r"] * (MAX_RECEIPTS // 2), number))
-    assert [taken(box) for _ in range(2)] == [[0, 1], [2]]
+        buffer.put(PendingAck(ACK, ["r"] * (MAX_RECEIPTS // 2), number))
+    assert [taken(buffer) for _ in range(2)] == [[0, 1], [2]]
 
 
 def test_the_box_is_full_at_some_time_and_has_room_again() -> None:
-    box: AckBuffer[int] = AckBuffer()
-    saying = PendingAck(ACK, ["r"] * MAX_RECEIPTS, 0)
-    while box.has_room(saying):
-        box.put(saying)
-    held = len(box)
+    buffer: AckBuffer[int] = AckBuffer()
+    ack = PendingAck(ACK, ["r"] * MAX_RECEIPTS, 0)
+    while buffer.has_room(ack):
+        buffer.put(ack)
+    held = len(buffer)
     assert held <= 1_000
-    box.take()
-    assert box.has_room(saying)
+    buffer.take()
+    assert buffer.has_room(ack)
 
 
 def test_a_refusal_is_late_unless_an_answer_was_lost_and_the_record_is_done() -> None:

@@ -19,8 +19,8 @@ class Delivered:
         self.seen: list[tuple[list[str], threading.Thread]] = []
         self._before = before
 
-    def __call__(self, parcels: "list[PendingMessages[str]]") -> None:
-        self.seen.append(([parcel.outcome for parcel in parcels], threading.current_thread()))
+    def __call__(self, batch: "list[PendingMessages[str]]") -> None:
+        self.seen.append(([pending.outcome for pending in batch], threading.current_thread()))
         before, self._before = self._before, lambda: None
         before()
 
@@ -29,28 +29,28 @@ class Delivered:
         return [name for names, _ in self.seen for name in names]
 
 
-def parcel(name: str) -> "PendingMessages[str]":
+def pending(name: str) -> "PendingMessages[str]":
     return PendingMessages([b"{}"], 2, name)
 
 
-def courier_of(delivered: Delivered, linger_ms: int = 0) -> "BatchSender[PendingMessages[str]]":
+def sender_of(delivered: Delivered, linger_ms: int = 0) -> "BatchSender[PendingMessages[str]]":
     return BatchSender(PublishBuffer(PublisherConfig.from_properties({"linger": linger_ms})), delivered, "test")
 
 
 def test_who_waits_for_an_item_delivers_it_itself() -> None:
     delivered = Delivered()
-    courier = courier_of(delivered)
-    assert courier.put(parcel("a"), PATIENCE_SECONDS, is_awaited=True)
-    courier.close()
+    sender = sender_of(delivered)
+    assert sender.put(pending("a"), PATIENCE_SECONDS, is_awaited=True)
+    sender.close()
     assert delivered.seen == [(["a"], threading.current_thread())]
 
 
 @pytest.mark.parametrize(("linger_ms", "is_awaited"), [(0, False), (1, True)])
 def test_the_worker_delivers_what_nobody_waits_for_and_what_is_to_linger(linger_ms: int, is_awaited: bool) -> None:
     delivered = Delivered()
-    courier = courier_of(delivered, linger_ms)
-    courier.put(parcel("a"), PATIENCE_SECONDS, is_awaited=is_awaited)
-    courier.close()
+    sender = sender_of(delivered, linger_ms)
+    sender.put(pending("a"), PATIENCE_SECONDS, is_awaited=is_awaited)
+    sender.close()
     assert delivered.names == ["a"]
     assert delivered.seen[0][1] is not threading.current_thread()
 
@@ -58,54 +58,54 @@ def test_the_worker_delivers_what_nobody_waits_for_and_what_is_to_linger(linger_
 def test_what_comes_during_a_delivery_follows_it_in_order() -> None:
     def put_more() -> None:
         for name in "bcd":
-            courier.put(parcel(name), PATIENCE_SECONDS, is_awaited=True)
+            sender.put(pending(name), PATIENCE_SECONDS, is_awaited=True)
 
     delivered = Delivered(put_more)
-    courier = courier_of(delivered)
-    courier.put(parcel("a"), PATIENCE_SECONDS, is_awaited=True)
-    courier.flush()
+    sender = sender_of(delivered)
+    sender.put(pending("a"), PATIENCE_SECONDS, is_awaited=True)
+    sender.flush()
     assert [names for names, _ in delivered.seen] == [["a"], ["b", "c", "d"]]
-    courier.put(parcel("e"), PATIENCE_SECONDS, is_awaited=True)
-    courier.close()
+    sender.put(pending("e"), PATIENCE_SECONDS, is_awaited=True)
+    sender.close()
     assert delivered.names == list("abcde")
 
 
 def test_a_delivery_that_is_interrupted_holds_up_nothing() -> None:
     def interrupt() -> None:
-        courier.put(parcel("b"), PATIENCE_SECONDS)
+        sender.put(pending("b"), PATIENCE_SECONDS)
         raise KeyboardInterrupt
 
     delivered = Delivered(interrupt)
-    courier = courier_of(delivered)
+    sender = sender_of(delivered)
     with pytest.raises(KeyboardInterrupt):
-        courier.put(parcel("a"), PATIENCE_SECONDS, is_awaited=True)
-    courier.close()
+        sender.put(pending("a"), PATIENCE_SECONDS, is_awaited=True)
+    sender.close()
     assert delivered.names == ["a", "b"]
 
 
 def test_many_threads_that_wait_are_served_one_delivery_at_a_time() -> None:
     delivering = threading.Lock()
 
-    def deliver(parcels: "list[PendingMessages[str]]") -> None:
+    def deliver(batch: "list[PendingMessages[str]]") -> None:
         assert delivering.acquire(blocking=False), "two deliveries at a time"
-        names.extend(parcel.outcome for parcel in parcels)
+        names.extend(pending.outcome for pending in batch)
         delivering.release()
 
     names: list[str] = []
-    courier: BatchSender[PendingMessages[str]] = BatchSender(PublishBuffer(PublisherConfig()), deliver, "test")
+    sender: BatchSender[PendingMessages[str]] = BatchSender(PublishBuffer(PublisherConfig()), deliver, "test")
 
     def put_many(thread: int) -> None:
         for number in range(200):
-            courier.put(parcel(f"{thread}.{number}"), PATIENCE_SECONDS, is_awaited=number % 2 == 0)
+            sender.put(pending(f"{thread}.{number}"), PATIENCE_SECONDS, is_awaited=number % 2 == 0)
 
     threads = [threading.Thread(target=put_many, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    courier.close()
+    sender.close()
     assert len(names) == 800
     for number in range(4):
         assert [name for name in names if name.startswith(f"{number}.")] == [f"{number}.{nth}" for nth in range(200)]
     with pytest.raises(ClientClosedError):
-        courier.put(parcel("late"), PATIENCE_SECONDS)
+        sender.put(pending("late"), PATIENCE_SECONDS)

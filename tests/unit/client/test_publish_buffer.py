@@ -62,29 +62,29 @@ def test_what_is_neither_bytes_nor_json_is_refused() -> None:
         encode_message(OutgoingMessage("t", object()))
 
 
-def parcel(*sizes: int) -> PendingMessages[str]:
+def pending(*sizes: int) -> PendingMessages[str]:
     return PendingMessages([b"x" * size for size in sizes], sum(sizes), "outcome")
 
 
 def test_parcels_are_gathered_whole_up_to_the_bounds_of_a_request() -> None:
-    outbox: PublishBuffer[str] = PublishBuffer(PublisherConfig(batch_records=3, batch_bytes=100))
-    given = [parcel(10), parcel(10, 10), parcel(10), parcel(95), parcel(200), parcel(1)]
+    buffer: PublishBuffer[str] = PublishBuffer(PublisherConfig(batch_records=3, batch_bytes=100))
+    given = [pending(10), pending(10, 10), pending(10), pending(95), pending(200), pending(1)]
     for each in given:
-        outbox.put(each)
+        buffer.put(each)
     taken = []
-    while len(outbox):
-        taken.append(outbox.take())
+    while len(buffer):
+        taken.append(buffer.take())
     assert taken == [given[0:2], given[2:3], given[3:4], given[4:5], given[5:6]]
-    assert (outbox.records, outbox.size) == (0, 0)
+    assert (buffer.records, buffer.size) == (0, 0)
 
 
 def test_there_is_room_up_to_the_bounds_and_always_for_one() -> None:
-    outbox: PublishBuffer[str] = PublishBuffer(PublisherConfig(buffer_records=2, buffer_bytes=100))
-    assert outbox.has_room(parcel(1, 1, 1))
-    outbox.put(parcel(50))
-    assert outbox.has_room(parcel(50))
-    assert not outbox.has_room(parcel(51))
-    assert not outbox.has_room(parcel(1, 1))
+    buffer: PublishBuffer[str] = PublishBuffer(PublisherConfig(buffer_records=2, buffer_bytes=100))
+    assert buffer.has_room(pending(1, 1, 1))
+    buffer.put(pending(50))
+    assert buffer.has_room(pending(50))
+    assert not buffer.has_room(pending(51))
+    assert not buffer.has_room(pending(1, 1))
 
 
 def test_a_request_names_the_publisher_and_its_number() -> None:

@@ -1,4 +1,4 @@
-"""The demo's book of what was acknowledged, beside a server that can be killed at any statement."""
+"""The demo's acked of what was acknowledged, beside a server that can be killed at any statement."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,14 +42,14 @@ class Table:
 @pytest.mark.parametrize("does_it", [True, False])
 @pytest.mark.parametrize("silent_at", range(1, STATEMENTS))
 def test_the_book_is_right_whichever_statement_got_no_answer(silent_at: int, does_it: bool) -> None:
-    table, book, writer = Table(silent_at, does_it=does_it), AckedRows(), Writer(seed=7)
-    writer.write(table, book, STATEMENTS)  # type: ignore[arg-type]
-    assert book.unanswered is not None
+    table, acked, writer = Table(silent_at, does_it=does_it), AckedRows(), Writer(seed=7)
+    writer.write(table, acked, STATEMENTS)  # type: ignore[arg-type]
+    assert acked.unanswered is not None
     if does_it:
-        book.add(book.unanswered)
-    writer.write(table, book, 20 * STATEMENTS)  # type: ignore[arg-type]
-    assert book.changes.total() == table.changes
-    assert set(book.alive) == table.ids
+        acked.add(acked.unanswered)
+    writer.write(table, acked, 20 * STATEMENTS)  # type: ignore[arg-type]
+    assert acked.changes.total() == table.changes
+    assert set(acked.alive) == table.ids
 
 
 def test_a_demo_that_fails_leaves_no_pipeline_behind(tmp_path: Path) -> None:
