@@ -59,7 +59,7 @@ class DeadLetterTopics:
         live = self._topic_for(source)
         by_partition: dict[PartitionId, list[Record]] = {}
         for letter in letters:
-            by_partition.setdefault(_partition_for(live, letter), []).append(letter)
+            by_partition.setdefault(partition_by_key(live, letter), []).append(letter)
         appends = []
         for partition, records in by_partition.items():
             append = encode_append(live, partition, records, self._context.clock.now_ms(), draft)
@@ -122,6 +122,7 @@ def encode_append(live: LiveTopic, partition: PartitionId, records: Sequence[Rec
     return Append(partition, batch, len(records), newest, Offset(draft.next_offset(partition)))
 
 
-def _partition_for(live: LiveTopic, record: Record) -> PartitionId:
+def partition_by_key(live: LiveTopic, record: Record) -> PartitionId:
+    """Return the partition of the record's key, or the first one if it has no key."""
     number = partition_for_key(record.key, len(live.partitions)) if record.key is not None else 0
     return live.partitions[number]

@@ -11,7 +11,7 @@ from tailrace.broker import keys
 from tailrace.broker.commits import Committer, Draft, Proposal
 from tailrace.broker.publishing.context import PublishContext
 from tailrace.broker.publishing.validation import reserved_topic_error
-from tailrace.broker.queues.dead_letters import dead_letter_topic, encode_append
+from tailrace.broker.queues.dead_letters import dead_letter_topic, encode_append, partition_by_key
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
 from tailrace.broker.topics.registry import LiveTopic
@@ -29,7 +29,6 @@ from tailrace.model.queue import (
     REDRIVEN_HEADER,
 )
 from tailrace.model.record import Record
-from tailrace.wire.partitioner import partition_for_key
 
 _BATCH_RECORDS = 500
 _BATCH_BYTES = 4 * MIB
@@ -188,7 +187,7 @@ def _partition_for(live: LiveTopic, letter: Record) -> PartitionId:
     number = _header(letter, ORIGIN_PARTITION_HEADER) or b""
     if number.isdigit() and int(number) < len(live.partitions):
         return live.partitions[int(number)]
-    return live.partitions[partition_for_key(letter.key, len(live.partitions)) if letter.key is not None else 0]
+    return partition_by_key(live, letter)
 
 
 def _header(record: Record, name: str) -> bytes | None:
