@@ -36,7 +36,7 @@ def run(workspace: Workspace) -> Section:
         text=f"{scale.callers:,} callers on one event loop append batches of one record, {BYTES_200.name}, to {PARTITIONS}"
         " partitions; each waits for its answer, which comes after the sync, before it appends again. What they append is made"
         " before the clock runs. At the store: `Store.submit`, one commit a batch; the callers are callbacks. Through the"
-        " broker: `Broker.append`, which checks every batch and lets those of one turn of the loop share a commit; the callers"
+        " broker: `Appender.append`, which checks every batch and lets those of one loop turn share a commit; the callers"
         " are tasks. CPU is what the whole process uses for one append, its callers included; other work on the machine lowers"
         " the rate, but hardly changes this.",
         figures=[

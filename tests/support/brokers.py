@@ -1,4 +1,4 @@
-"""A broker on a store in memory, and a store that settles commits only when it is told to."""
+"""A broker on a store in memory, and a store that settles commits only on request."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -51,7 +51,7 @@ async def running_broker(
 
 
 class GatedStore(MemoryStore):
-    """Sequences commits at once, and settles or fails them when the test says so. Open until `close_gate`."""
+    """Sequences commits at once, and settles or fails them on request. Open until `close_gate`."""
 
     def __init__(self, clock: Clock | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
         clock = clock or ManualClock()
@@ -60,7 +60,7 @@ class GatedStore(MemoryStore):
         self._is_open = True
         self.in_flight: list[PendingCommit] = []
         self.room = 1_000_000
-        """Commits that may be in flight."""
+        """The most commits that may be in flight."""
         self.cold = False
 
     def submit(self, changes: Changes, done: OnDone) -> PendingCommit:
@@ -103,7 +103,7 @@ class GatedStore(MemoryStore):
             commit.done(commit)
 
     def fail(self) -> None:
-        """Everything in flight comes to nothing, as when the disk is full."""
+        """Fail everything in flight, as when the disk is full."""
         failed, self.in_flight = self.in_flight, []
         ends = {partition: self.bounds(partition).end for partition in self.partitions()}
         self._gated.reset(ends, self.end_cursor())
@@ -113,7 +113,7 @@ class GatedStore(MemoryStore):
 
 
 class CountingStore(MemoryStore):
-    """Counts what is read from it."""
+    """Counts fetches."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__(clock)
@@ -125,19 +125,19 @@ class CountingStore(MemoryStore):
 
 
 def raw(topic: str, partition: int, *values: bytes, timestamp: int | None = None, **producer: Any) -> RawBatch:
-    """A batch of these values, with the fields of a producer if they are given."""
+    """Return a batch of these values, with the fields of a producer if they are given."""
     at = ManualClock().now_ms() if timestamp is None else timestamp
     return RawBatch(topic, partition, encode_batch([Record(None, value, (), at) for value in values], **producer))
 
 
 def placed(base_offset: int, cursor: int | None, *, append_time: int = -1, duplicates: int = 0, log_start: int = 0) -> Appended:
-    """The answer for a batch that is at this place."""
+    """Return the answer for a batch that is stored at this offset and cursor."""
     at = None if cursor is None else Cursor(cursor)
     return Appended(Offset(base_offset), at, append_time, duplicates, Offset(log_start))
 
 
 async def append_unchecked(broker: Broker, raw: RawBatch) -> None:
-    """Store a batch as older versions did, which did not look at its records."""
+    """Store a batch as older versions did, without checking its records."""
     header = read_header(raw.batch)
     partition = broker.topics.get(raw.topic).partition(raw.partition)
     changes = Changes(appends=(Append(partition, raw.batch, header.records, header.max_timestamp),))
@@ -145,7 +145,7 @@ async def append_unchecked(broker: Broker, raw: RawBatch) -> None:
 
 
 async def append(broker: Broker, *batches: RawBatch) -> Appended:
-    """Append and expect no refusal; the answer for the first batch."""
+    """Append the batches, raise if one is rejected, and return the answer for the first."""
     outcomes = await broker.appender.append(batches)
     for outcome in outcomes:
         if isinstance(outcome, Exception):
@@ -156,7 +156,7 @@ async def append(broker: Broker, *batches: RawBatch) -> Appended:
 
 
 async def values_in(broker: Broker, topic: str, partition: int = 0) -> list[bytes | None]:
-    """All values of a partition, from its start on."""
+    """Return all values of a partition."""
     store = broker.store
     start, end = bounds_of(broker, topic, partition)
     found: list[bytes | None] = []

@@ -152,27 +152,27 @@ class Payloads:
         """Return whether the value is stored beside the log."""
         return value is not None and len(value) > self._limits.payload_inline_bytes
 
-    async def keep(self, contents: Sequence[bytes]) -> list[PayloadReference]:
+    async def store(self, contents: Sequence[bytes]) -> list[PayloadReference]:
         """Make the contents durable and pin them. The caller must release or abandon the returned references in any case."""
         if self._is_closed:
             raise StoreClosedError("the broker is closing and accepts no new requests")
         size = sum(map(len, contents))
         if self.pending_bytes and self.pending_bytes + size > self._limits.pending_payload_bytes:
             raise OverloadedError(
-                f"{self.pending_bytes} bytes of payloads wait to be written and {size} more would be over"
+                f"{self.pending_bytes} bytes of payloads wait to be written, and {size} more would exceed"
                 f" pending_payload_bytes ({self._limits.pending_payload_bytes}); try again after a pause"
             )
         self.pending_bytes += size
-        kept: Future[list[PayloadReference]] = Future()
-        self._waiting.append(_WaitingContents(contents, kept))
+        written: Future[list[PayloadReference]] = Future()
+        self._waiting.append(_WaitingContents(contents, written))
         # The first call to run writes all that wait by then, with one sync of the folder; the other calls find nothing to do.
         self._thread.submit(self._write_waiting)
-        keeping = asyncio.wrap_future(kept)
-        keeping.add_done_callback(lambda _: self._kept(size))
+        writing = asyncio.wrap_future(written)
+        writing.add_done_callback(lambda _: self._written(size))
         try:
-            return await asyncio.shield(keeping)
+            return await asyncio.shield(writing)
         except asyncio.CancelledError:
-            keeping.add_done_callback(self._abandon_kept)
+            writing.add_done_callback(self._abandon_written)
             raise
 
     def release(self, references: Sequence[PayloadReference]) -> None:
@@ -217,18 +217,18 @@ class Payloads:
         if not group:
             return
         try:
-            kept = self._keep([content for waiting in group for content in waiting.contents])
+            written = self._write([content for waiting in group for content in waiting.contents])
         except BaseException as error:  # noqa: BLE001  those who wait must get the error
             for waiting in group:
-                waiting.kept.set_exception(error.afresh() if isinstance(error, TailraceError) else error)
+                waiting.written.set_exception(error.afresh() if isinstance(error, TailraceError) else error)
             return
         first = 0
         for waiting in group:
             end = first + len(waiting.contents)
-            waiting.kept.set_result(kept[first:end])
+            waiting.written.set_result(written[first:end])
             first = end
 
-    def _keep(self, contents: Sequence[bytes]) -> list[PayloadReference]:
+    def _write(self, contents: Sequence[bytes]) -> list[PayloadReference]:
         references = [reference_to(content) for content in contents]
         self._pins.update(reference.digest for reference in references)
         try:
@@ -241,13 +241,13 @@ class Payloads:
         self.found += len(references) - len(new)
         return references
 
-    def _kept(self, size: int) -> None:
+    def _written(self, size: int) -> None:
         self.pending_bytes -= size
 
-    def _abandon_kept(self, keeping: "asyncio.Future[list[PayloadReference]]") -> None:
+    def _abandon_written(self, writing: "asyncio.Future[list[PayloadReference]]") -> None:
         """Abandon payloads whose publish was cancelled while they were written."""
-        if not keeping.cancelled() and keeping.exception() is None:
-            self.abandon(keeping.result())
+        if not writing.cancelled() and writing.exception() is None:
+            self.abandon(writing.result())
 
     def _unpin(self, references: Sequence[PayloadReference]) -> None:
         for reference in references:
@@ -274,7 +274,7 @@ class _WaitingContents(NamedTuple):
     """Contents of one publish that wait to be written."""
 
     contents: Sequence[bytes]
-    kept: "Future[list[PayloadReference]]"
+    written: "Future[list[PayloadReference]]"
 
 
 class PayloadSweep:

@@ -1,4 +1,4 @@
-"""The broker as a whole: on a real store on disk, over restarts, and when it ends."""
+"""The broker as a whole: on a store on disk, across restarts, and at its end."""
 
 import asyncio
 from pathlib import Path

@@ -14,7 +14,7 @@ from tests.support.brokers import GatedStore
 
 
 def put(key: bytes, value: bytes = b"1", held: list[bytes] | None = None) -> Change[bytes]:
-    """A proposal that puts a key and answers with it, in the order in which answers are given."""
+    """Return a proposal that puts a key and answers with it. `held` collects the keys in the order of their answers."""
 
     def settled(_: object) -> bytes:
         if held is not None:
@@ -83,7 +83,7 @@ async def test_many_commits_are_answered_in_order_by_one_wake_up(monkeypatch: py
 
 
 @on_loop
-async def test_a_refused_decision_is_told_to_the_one_who_made_it() -> None:
+async def test_a_rejected_decision_fails_its_own_future_only() -> None:
     committer = committer_on(GatedStore())
 
     def refuse() -> Changes:
@@ -136,7 +136,7 @@ async def test_a_failed_commit_fails_its_proposal_and_takes_back_what_was_done_a
 
 
 @on_loop
-async def test_a_cancelled_caller_disturbs_nobody() -> None:
+async def test_a_cancelled_caller_does_not_affect_others() -> None:
     store = GatedStore()
     committer = committer_on(store)
     store.close_gate()
@@ -167,7 +167,7 @@ async def test_when_the_store_is_full_proposals_wait_in_order() -> None:
 
 
 @on_loop
-async def test_a_late_comer_does_not_overtake_those_who_wait() -> None:
+async def test_a_later_proposal_does_not_overtake_waiting_ones() -> None:
     store = GatedStore()
     committer = committer_on(store)
     store.close_gate()
@@ -182,7 +182,7 @@ async def test_a_late_comer_does_not_overtake_those_who_wait() -> None:
 
 
 @on_loop
-async def test_who_waits_too_long_is_told_to_come_again() -> None:
+async def test_a_proposal_that_waits_too_long_is_rejected_as_overloaded() -> None:
     store = GatedStore()
     committer = committer_on(store, publish_wait_ms=20)
     store.close_gate()
@@ -249,7 +249,7 @@ async def test_one_who_gave_up_waiting_leaves_room_for_others() -> None:
 
 
 @on_loop
-async def test_a_commit_built_on_offsets_that_are_gone_is_decided_again() -> None:
+async def test_a_commit_built_on_offsets_of_a_failed_one_is_decided_again() -> None:
     attempts = 0
 
     class Moving(GatedStore):
@@ -276,7 +276,7 @@ async def test_a_log_that_never_stands_still_is_reported() -> None:
 
 
 def follower(store: GatedStore, key: bytes) -> Change[bytes | None]:
-    """Answers with the settled value of a key that is in flight."""
+    """Return a proposal that answers with the settled value of a key that is in flight."""
 
     def decide() -> None:
         if store.latest(key) != store.get(key):
@@ -350,7 +350,7 @@ async def test_one_who_gave_up_waiting_for_a_commit_in_flight_changes_nothing() 
 
 
 @on_loop
-async def test_closing_waits_for_what_is_in_flight_and_refuses_the_rest() -> None:
+async def test_closing_waits_for_commits_in_flight_and_rejects_the_rest() -> None:
     store = GatedStore()
     committer = committer_on(store)
     store.close_gate()
@@ -395,7 +395,7 @@ async def test_commits_settled_by_another_thread_are_answered_on_the_loop() -> N
 
 @on_loop
 async def test_an_answered_commit_leaves_nothing_to_the_garbage_collector() -> None:
-    """A commit may hold megabytes; if they waited for the collector, memory would grow with every commit."""
+    """A commit may hold megabytes. If only the garbage collector freed them, memory would grow with every commit."""
 
     class Held:
         pass

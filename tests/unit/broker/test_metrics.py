@@ -13,7 +13,7 @@ from tests.support.offsets import up_to
 
 
 def scrape(broker: Broker) -> dict[str, float]:
-    """Every sample of the page by its name and labels."""
+    """Return every sample of the metrics page by its name and labels."""
     registry = CollectorRegistry()
     registry.register(BrokerCollector(broker))
     lines = generate_latest(registry).decode().splitlines()

@@ -1,4 +1,4 @@
-"""Large values are kept once beside the log, whole for every reader, and go when nobody refers to them."""
+"""Large values are stored once beside the log, are complete for every reader, and are removed when no record refers to them."""
 
 import asyncio
 
@@ -53,7 +53,7 @@ def stored_batches(broker: Broker, topic: str = "t") -> list[Buffer]:
 
 
 async def sweep_all(broker: Broker) -> int:
-    """Two sweeps: what loses its references in one is removed by the next."""
+    """Sweep twice: payloads that lose their references in one sweep are removed by the next. Return how many."""
     return await broker.payload_sweep.run_once() + await broker.payload_sweep.run_once()
 
 
@@ -265,7 +265,7 @@ async def test_the_payload_of_a_failed_publish_is_removed() -> None:
 
 
 @on_loop
-async def test_the_payload_of_a_publisher_that_has_gone_is_removed() -> None:
+async def test_the_payload_of_a_cancelled_publish_is_removed() -> None:
     store = MemoryStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t")
@@ -305,7 +305,7 @@ async def test_the_payload_of_a_duplicate_by_id_goes() -> None:
 
 
 @on_loop
-async def test_what_nobody_refers_to_after_a_restart_is_removed_by_the_first_sweep() -> None:
+async def test_unused_payloads_are_removed_by_the_first_sweep_after_a_restart() -> None:
     store = MemoryStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t")
@@ -360,7 +360,7 @@ async def test_a_queue_hands_out_payloads_and_passes_over_a_lost_one() -> None:
 
 
 @on_loop
-async def test_a_record_that_went_before_its_payload_was_read_is_told_as_gone() -> None:
+async def test_a_record_deleted_before_its_payload_was_read_is_out_of_range() -> None:
     store = MemoryStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t")
@@ -456,9 +456,9 @@ async def test_retention_by_bytes_counts_payloads() -> None:
         assert await broker.retention.run_once() == 0
         for _ in range(5):
             await broker.publisher.publish([Message("t", A[:-1])])
-        # Half as large, and in the log: five of them and one payload are the bytes, and half of one more.
+        # These are half as large and in the log: five of them and one payload are the limit, and half of one more.
         await broker.retention.run_once()
         assert bounds_of(broker, "t") == (9, 15)
         await broker.publisher.publish([Message("t", B)])
-        # One payload and four of them are the bytes.
+        # One payload and four of them are the limit.
         assert await broker.retention.run_once() == 2

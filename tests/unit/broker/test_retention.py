@@ -17,7 +17,7 @@ HOUR_MS = 3_600_000
 
 
 async def hourly(broker: Broker, count: int, topic: str = "t", partition: int = 0) -> None:
-    """One record for each of the last hours, the newest of now."""
+    """Append one record for each of the last hours, the newest with the current time."""
     for age in range(count - 1, -1, -1):
         await append(broker, raw(topic, partition, b"%d hours old" % age, timestamp=NOW - age * HOUR_MS))
 
@@ -57,7 +57,7 @@ async def test_a_batch_larger_than_the_topic_keeps_is_kept() -> None:
 
 @on_loop
 async def test_a_topic_keeps_at_least_its_bytes_and_less_than_one_batch_more() -> None:
-    """By requests of 1,000 records, each larger than the topic keeps, and by ones that are much smaller."""
+    """Publishes of 1,000 records, each larger than the limit of the topic, and much smaller ones."""
     async with running_broker() as broker:
         await broker.topics.create("t", options=options(retention_max_bytes=200_000))
         for _ in range(5):
@@ -143,7 +143,7 @@ async def test_a_reader_below_the_start_is_told_and_never_jumps() -> None:
 
 
 @on_loop
-async def test_a_topic_deleted_while_it_is_looked_at_is_left_alone() -> None:
+async def test_a_topic_deleted_during_retention_is_skipped() -> None:
     store = GatedStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t", options=options(retention_seconds=3600))
@@ -181,7 +181,7 @@ async def test_a_cleared_topic_is_empty_and_goes_on_where_it_was() -> None:
 
 
 @on_loop
-async def test_topics_of_the_servers_own_can_not_be_cleared() -> None:
+async def test_reserved_topics_can_not_be_cleared() -> None:
     async with running_broker() as broker:
         await broker.topics.create_reserved("_routes")
         with pytest.raises(ReservedTopicError, match="_routes"):

@@ -205,7 +205,7 @@ class PublishMessages(Proposal[list[Published]]):
         if not large:
             return
         contents = [self._routed[at].message.record.value or b"" for at in large]
-        for at, reference in zip(large, await self._payloads.keep(contents), strict=True):
+        for at, reference in zip(large, await self._payloads.store(contents), strict=True):
             message, partition = self._routed[at]
             # The value is on disk, so it is not held in memory while the publish waits for room.
             stored = message._replace(record=message.record._replace(value=None), reference=reference)
@@ -260,11 +260,11 @@ class PublishMessages(Proposal[list[Published]]):
             self._release_payloads(is_stored=False)
 
     def _release_payloads(self, *, is_stored: bool) -> None:
-        kept = self._stored_payloads
-        if kept:
+        stored = self._stored_payloads
+        if stored:
             used = {encoded.reference for encoded in self._appends} if is_stored else set()
-            self._payloads.release([reference for reference in kept if reference in used])
-            self._payloads.abandon([reference for reference in kept if reference not in used])
+            self._payloads.release([reference for reference in stored if reference in used])
+            self._payloads.abandon([reference for reference in stored if reference not in used])
 
     def _is_large(self, message: PreparedMessage) -> bool:
         # The server reads its own topics without expanding payloads.

@@ -28,7 +28,7 @@ def sent(producer: int, sequence: int, *values: bytes, epoch: int = 0, partition
 
 
 async def made(broker: Broker, partitions: int = 1) -> ProducerId:
-    """The topic `t` and a producer."""
+    """Create the topic `t` and return a producer id."""
     await broker.topics.create("t", partitions)
     return await broker.producers.allocate()
 
@@ -131,12 +131,12 @@ async def test_each_partition_has_its_own_sequence() -> None:
 
 
 @on_loop
-async def test_producers_that_nobody_knows_are_refused() -> None:
+async def test_unknown_producers_are_rejected() -> None:
     async with running_broker() as broker:
         producer = await made(broker)
         with pytest.raises(UnknownProducerError, match="was not allocated"):
             await append(broker, sent(producer + 1, 0, b"a"))
-        with pytest.raises(UnknownProducerError, match="starts at 4, not 0"):
+        with pytest.raises(UnknownProducerError, match="first sequence is 4, not 0"):
             await append(broker, sent(producer, 4, b"a"))
 
 
@@ -146,7 +146,7 @@ async def test_negative_fields_are_refused(fields: tuple[int, int, int]) -> None
     async with running_broker() as broker:
         await made(broker)
         producer, epoch, sequence = fields
-        with pytest.raises(InvalidRequestError, match="below 0"):
+        with pytest.raises(InvalidRequestError, match="may be negative"):
             await append(broker, sent(producer, sequence, b"a", epoch=epoch))
 
 
@@ -207,8 +207,8 @@ async def test_a_duplicate_is_not_acknowledged_before_its_first_is_durable() -> 
 
 
 @on_loop
-async def test_what_was_stored_is_said_so_also_when_others_that_came_with_it_are_refused() -> None:
-    """A client that hears an error takes its batch for not stored, sends it with others as one, and so once more."""
+async def test_a_stored_batch_is_acknowledged_even_if_others_of_the_request_are_rejected() -> None:
+    """A client that gets an error assumes that its batch is not stored, and sends its records again in another batch."""
     store = GatedStore()
     async with running_broker(store) as broker:
         producer = await made(broker, 2)
@@ -279,7 +279,7 @@ async def test_sequences_survive_a_restart() -> None:
 
 
 @on_loop
-async def test_silent_producers_are_forgotten_and_busy_ones_are_not() -> None:
+async def test_idle_producers_are_deleted_and_active_ones_are_not() -> None:
     clock = ManualClock()
     store = MemoryStore()
     async with running_broker(store, clock) as broker:

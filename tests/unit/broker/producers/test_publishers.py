@@ -1,4 +1,4 @@
-"""Numbered publishes: sent again, stored once."""
+"""Numbered publishes that are sent again are stored once."""
 
 import asyncio
 

@@ -42,7 +42,7 @@ def with_attributes(attributes: int) -> bytearray:
 
 
 def claiming_records(count: int) -> bytearray:
-    """One record, and a head that counts more."""
+    """Return a batch of one record whose header declares more."""
     batch = encode_batch([Record(None, b"v", (), NOW)])
     pack_into(">i", batch, 23, count - 1)
     pack_into(">i", batch, 57, count)
@@ -125,7 +125,7 @@ async def test_in_a_shared_commit_each_batch_is_judged_for_itself() -> None:
 
 
 @on_loop
-async def test_those_who_wait_without_a_future_are_told_once_whatever_one_of_them_does(
+async def test_each_callback_is_called_once_even_if_another_one_raises(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Waiter:
@@ -226,7 +226,7 @@ async def test_a_request_without_batches_is_answered() -> None:
         (with_attributes(0x20), InvalidRecordsError, "control batches"),
         (with_attributes(0x10), InvalidRequestError, "is transactional and has no producer id"),
         (with_attributes(0x08), InvalidTimestampError, "LogAppendTime"),
-        (with_attributes(0x05), UnsupportedCodecError, "compression 5"),
+        (with_attributes(0x05), UnsupportedCodecError, "compression codec 5"),
         (encode_batch([Record(None, b"v", (), NOW + 3_600_001)]), InvalidTimestampError, "timestamp_ahead_ms"),
         (encode_batch([Record(None, bytes(2_000_000), (), NOW)]), MessageTooLargeError, "batch_bytes 1114112"),
     ],
@@ -262,7 +262,7 @@ async def test_records_of_a_batch_are_limited() -> None:
 
 
 @on_loop
-async def test_records_of_a_batch_that_is_looked_into_are_limited_further() -> None:
+async def test_records_of_a_batch_for_a_topic_with_dedup_are_limited_further() -> None:
     async with running_broker(limits=Limits(dedup_batch_records=2)) as broker:
         await broker.topics.create("t")
         await broker.topics.create("unique", options=options(dedup="content"))
@@ -390,7 +390,7 @@ async def test_with_no_room_the_publisher_waits_and_nothing_is_dropped() -> None
 
 
 @on_loop
-async def test_with_no_room_for_long_the_publisher_is_told_to_come_again() -> None:
+async def test_a_publish_that_finds_no_room_for_long_is_rejected_as_overloaded() -> None:
     store = GatedStore()
     async with running_broker(store, limits=Limits(publish_wait_ms=20)) as broker:
         await broker.topics.create("t")

@@ -26,13 +26,13 @@ BY_CONTENT = options(dedup="content")
 
 
 def named(*names: str, codec: Compression = Compression.NONE, **producer: Any) -> RawBatch:
-    """A batch for `t` whose records have these ids; the empty name is none."""
+    """Return a batch for `t` whose records have these ids; an empty name stands for no id."""
     records = [Record(None, name.encode(), [(MESSAGE_ID_HEADER, name.encode())] if name else (), NOW) for name in names]
     return RawBatch("t", 0, encode_batch(records, codec=codec, **producer))
 
 
 def remembered(store: MemoryStore, broker: Broker) -> tuple[int, int, int]:
-    """Entries, expiries and the count that a topic keeps. They must always be the same."""
+    """Return the number of entries and expiries of a topic, and its stored count. They must always be equal."""
     topic_id = broker.topics.get("t").topic.id
     return (
         len(store.range(keys.dedup_entry_key(topic_id, b""))),

@@ -1,4 +1,4 @@
-"""Room for answers: a bound for each, one for all, in order, and given back whatever becomes of them."""
+"""Memory of answers: bounded for each and for all, granted in order, and always returned."""
 
 import asyncio
 import gzip
@@ -27,7 +27,7 @@ LIMITS = Limits(answer_bytes=1_000, answers_bytes=10_000, answer_wait_ms=200)
 
 
 @on_loop
-async def test_readers_get_room_in_order_and_nobody_overtakes() -> None:
+async def test_readers_get_memory_in_order_and_none_overtakes() -> None:
     memory = AnswerMemory(LIMITS)
     first, second, third = (memory.answer() for _ in range(3))
     await first.reserve(9_000)
@@ -45,7 +45,7 @@ async def test_readers_get_room_in_order_and_nobody_overtakes() -> None:
 
 
 @on_loop
-async def test_a_reader_that_gets_no_room_in_time_is_told_to_come_again_and_leaves_the_queue() -> None:
+async def test_a_reader_that_gets_no_memory_in_time_is_rejected_and_leaves_the_queue() -> None:
     memory = AnswerMemory(LIMITS)
     holding = memory.answer()
     await holding.reserve(10_000)

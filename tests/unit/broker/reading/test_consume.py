@@ -244,7 +244,7 @@ async def test_a_reset_may_go_back_in_all_partitions() -> None:
         ({"group": ""}, InvalidGroupNameError),
     ],
 )
-def test_a_read_that_makes_no_sense_is_refused(fields: dict[str, object], error: type[TailraceError]) -> None:
+def test_a_contradictory_read_is_rejected(fields: dict[str, object], error: type[TailraceError]) -> None:
     @on_loop
     async def run() -> None:
         async with running_broker() as broker:
@@ -260,7 +260,7 @@ NOW = ManualClock().now_ms()
 
 
 async def timed(broker: Broker, *times: int, codec: Compression = Compression.NONE) -> None:
-    """One batch of records with these times, counted from now."""
+    """Append one batch of records with these timestamps, relative to now."""
     records = [Record(None, b"v" * 50, (), NOW + time) for time in times]
     await append(broker, RawBatch("t", 0, encode_batch(records, codec=codec)))
 
@@ -345,7 +345,7 @@ async def test_a_batch_whose_records_cannot_be_read_is_begun_with() -> None:
 
 
 @on_loop
-async def test_unknown_places_are_refused() -> None:
+async def test_unknown_topics_and_partitions_are_rejected() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         for start in (StartEdge.EARLIEST, AtOffset(0), AtTime(0)):

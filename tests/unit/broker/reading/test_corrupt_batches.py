@@ -1,4 +1,4 @@
-"""A stored batch that can't be decoded: what comes before it is read, then it is named, or left out by choice."""
+"""A stored batch that can't be decoded: records before it are read, then an error names it, or it is skipped on request."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -36,7 +36,7 @@ def _filled(store: MemoryStore, bad: bytes) -> None:
 
 
 async def _folder_of_before(bad: bytes) -> MemoryStore:
-    """A store with a topic of three good records, a bad batch and one more record, from before batches were checked."""
+    """Return a store with three good records, a bad batch and one more record, stored before batches were checked on append."""
     store = MemoryStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t")
@@ -160,7 +160,7 @@ async def test_kafka_fetches_end_before_a_bad_batch_and_then_say_that_it_is_corr
 
 
 @on_loop
-async def test_what_came_since_batches_are_checked_is_not_looked_into_again() -> None:
+async def test_batches_that_were_checked_on_append_are_not_checked_again() -> None:
     store = await _folder_of_before(good_batch(b"old"))
     async with running_broker(store) as broker:
         mark = broker.unchecked.end

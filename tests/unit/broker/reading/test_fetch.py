@@ -39,7 +39,7 @@ async def test_what_is_there_is_returned_at_once() -> None:
 
 
 @on_loop
-async def test_without_patience_an_empty_answer_comes_at_once() -> None:
+async def test_without_a_wait_an_empty_answer_comes_at_once() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         assert await broker.fetcher.fetch([at(0)]) == [
@@ -64,7 +64,7 @@ async def test_max_bytes_is_shared_and_the_first_batch_comes_however_large() -> 
 
 @on_loop
 @pytest.mark.parametrize("is_on_disk", [False, True])
-async def test_a_batch_that_is_larger_than_its_partition_may_bring_comes_first_or_not_at_all(is_on_disk: bool) -> None:
+async def test_a_batch_larger_than_the_limit_of_its_partition_comes_first_or_not_at_all(is_on_disk: bool) -> None:
     store = GatedStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t", 3)
@@ -409,7 +409,7 @@ async def test_records_in_flight_are_not_seen() -> None:
 @on_loop
 async def test_a_commit_between_the_reading_and_the_waiting_is_not_missed() -> None:
     class Sneaky(MemoryStore):
-        """Commits a record right after it has been read."""
+        """Commits a record right after a read."""
 
         sneak = False
 

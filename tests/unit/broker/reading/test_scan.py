@@ -1,4 +1,4 @@
-"""A view of a topic stays as it was, and shows what readers of committed records see."""
+"""A view of a topic does not change, and shows what readers of committed records see."""
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.scan import PartitionScan, ScanRange
@@ -13,7 +13,7 @@ ALL = ScanRange(Offset(0), Offset(1 << 62))
 
 
 def values(view: PartitionScan, wanted: ScanRange = ALL) -> list[bytes | None]:
-    """Of all batches that hold a wanted offset."""
+    """Return the values of all batches that hold a wanted offset."""
     return [
         record.value
         for piece in view.parts(wanted)

@@ -1,4 +1,4 @@
-"""What is remembered of times leaves out only what is surely too late, however it was learned and however much of it."""
+"""Known timestamps exclude only records that are certainly too late, however they were learned and however many there are."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The survey finds how old records are at most, saves it, and keeps up with what comes and goes."""
+"""The survey finds and saves the oldest timestamps, and keeps up with appends and deletions."""
 
 from collections.abc import Sequence
 from random import Random
@@ -25,11 +25,11 @@ from tests.support.brokers import NEVER, CountingStore, GatedStore, running_brok
 
 AT_ONCE = msgspec.structs.replace(NEVER, survey_percent=100)
 HALF_A_RUN = Random(3).randbytes(33 * KIB)
-"""A value. A batch of it is half of the least run, and a little more."""
+"""A value whose batch is a little more than half of the smallest run."""
 
 
 def append(store: Store, partition: PartitionId, *times: int, value: bytes = HALF_A_RUN) -> None:
-    """A batch for each time."""
+    """Append a batch for each timestamp."""
     for time in times:
         batch = encode_batch([Record(None, value, (), time)])
         store.commit(Changes(appends=(Append(partition, batch, 1, time),)))
@@ -76,7 +76,7 @@ async def test_it_goes_on_where_it_was_after_a_restart() -> None:
 
 
 @on_loop
-async def test_what_is_done_is_not_looked_at_again() -> None:
+async def test_surveyed_records_are_not_read_again() -> None:
     store = CountingStore()
     async with running_broker(store, settings=AT_ONCE) as broker:
         append(store, await topic(broker), *range(21))
@@ -111,7 +111,7 @@ async def test_large_partitions_have_larger_runs() -> None:
 
 
 @on_loop
-async def test_what_a_query_has_learned_is_not_looked_at_again() -> None:
+async def test_what_a_query_has_learned_is_not_read_again() -> None:
     store = CountingStore()
     async with running_broker(store, settings=AT_ONCE) as broker:
         t = await topic(broker)
@@ -135,7 +135,7 @@ async def test_what_was_learned_as_one_and_is_too_large_for_a_run_is_looked_at()
 
 
 @on_loop
-async def test_times_of_records_that_are_gone_are_forgotten() -> None:
+async def test_saved_times_of_deleted_records_are_deleted() -> None:
     store = MemoryStore()
     async with running_broker(store, settings=AT_ONCE) as broker:
         t = await topic(broker)

@@ -207,7 +207,7 @@ async def test_a_deleted_topic_is_gone_with_all_that_belongs_to_it() -> None:
 
 
 @on_loop
-async def test_a_topic_made_again_is_a_new_one_and_nothing_old_leaks_in() -> None:
+async def test_a_topic_created_again_is_a_new_one_without_old_state() -> None:
     async with running_broker() as broker:
         old = await broker.topics.create("t")
         await append(broker, raw("t", 0, b"old"))
@@ -223,7 +223,7 @@ async def test_a_topic_made_again_is_a_new_one_and_nothing_old_leaks_in() -> Non
 
 
 @on_loop
-async def test_deleting_what_is_not_there_is_refused() -> None:
+async def test_deleting_an_unknown_topic_is_rejected() -> None:
     async with running_broker() as broker:
         with pytest.raises(UnknownTopicError, match="'t'"):
             await broker.topics.delete("t")
