@@ -20,11 +20,11 @@ class RefusedError(Exception):
         self.fields = fields or {}
 
 
-class ServerApi:
+class RunApi:
     def __init__(self, url: str, timeout: float = TIMEOUT_SECONDS) -> None:
         self._client = httpx.Client(base_url=url, timeout=timeout)
 
-    def __enter__(self) -> "ServerApi":
+    def __enter__(self) -> "RunApi":
         return self
 
     def __exit__(self, *_: object) -> None:

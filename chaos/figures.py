@@ -13,7 +13,7 @@ from chaos.history import CallOutcome, Fault, ResourceSample, read_lines
 from chaos.run_record import HISTORY_FILE, RunRecord, read_record
 
 
-class Operation(NamedTuple):
+class OperationFigures(NamedTuple):
     """Calls of one kind by one surface."""
 
     kind: str
@@ -25,7 +25,7 @@ class RunFigures(NamedTuple):
     folder: Path
     record: RunRecord
     judgement: Judgement
-    operations: Counter[Operation]
+    operations: Counter[OperationFigures]
     faults: Counter[str]
     recoveries: dict[str, list[float]]
     """For each kind of fault, the seconds from the start of the server to its next answer."""
@@ -56,7 +56,7 @@ def measure(folder: Path, record: RunRecord, timeline: Timeline) -> RunFigures:
         record=record,
         judgement=judge_timeline(timeline),
         operations=Counter(
-            Operation(str(op.what.__struct_config__.tag), op.surface, op.outcome) for op in timeline.ops.values()
+            OperationFigures(str(op.what.__struct_config__.tag), op.surface, op.outcome) for op in timeline.ops.values()
         ),
         faults=Counter(fault.kind for fault in timeline.others(Fault)),
         recoveries=recoveries,

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from chaos.api import RefusedError, ServerApi
+from chaos.api import RefusedError, RunApi
 from chaos.server_process import ServerError
 from tests.support.pipeline import CommandProcess
 
@@ -29,7 +29,7 @@ class PipelineProcess:
     def await_running(self, url: str) -> None:
         """Wait until the server knows the pipeline."""
         deadline = time.monotonic() + START_SECONDS
-        with ServerApi(url) as api:
+        with RunApi(url) as api:
             while time.monotonic() < deadline:
                 try:
                     if any(each["running"] for each in api.get("/api/pipelines")):

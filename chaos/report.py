@@ -15,7 +15,7 @@ from statistics import median
 
 from chaos.checker.rules import RULES
 from chaos.checker.violation import Verdict
-from chaos.figures import Operation, RunFigures, read_run
+from chaos.figures import OperationFigures, RunFigures, read_run
 from chaos.history import CallOutcome
 
 PAGE = Path("docs/reliability.md")
@@ -133,14 +133,14 @@ def _runs(sound: Sequence[RunFigures]) -> Iterator[str]:
 
 
 def _operations(sound: Sequence[RunFigures]) -> Iterator[str]:
-    operations = sum((run.operations for run in sound), Counter[Operation]())
+    operations = sum((run.operations for run in sound), Counter[OperationFigures]())
     kinds = sorted({(operation.kind, operation.surface) for operation in operations})
     yield "## Operations"
     yield ""
     yield from _table(
         ("Call", "Surface", "ok", "failed", "unknown"),
         (
-            (kind, surface, *(f"{operations[Operation(kind, surface, outcome)]:,}" for outcome in CallOutcome))
+            (kind, surface, *(f"{operations[OperationFigures(kind, surface, outcome)]:,}" for outcome in CallOutcome))
             for kind, surface in kinds
         ),
     )

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from chaos.api import RefusedError, ServerApi
+from chaos.api import RefusedError, RunApi
 from chaos.faults.kinds import KINDS, possible
 from chaos.history import CallOutcome, Fault, RunPhase
 from chaos.profiles import Profile
@@ -76,7 +76,7 @@ class RunSupervisor:
         context = WorkerContext(self._recorder, self._testbed.kafka, self._testbed.url)
         load = WorkloadRate(self._profile.load)
         self._workloads = [kind(context, self._seed, load) for kind in self._profile.workloads]
-        with ServerApi(self._testbed.server.url, timeout=30) as api:
+        with RunApi(self._testbed.server.url, timeout=30) as api:
             for workload in self._workloads:
                 workload.prepare(api)
                 # The first query starts an engine that stays, which must not look like a leak.
@@ -122,7 +122,7 @@ class RunSupervisor:
     def _finish(self) -> None:
         self._phase("final")
         url, kafka = self._testbed.server.url, self._testbed.kafka
-        with ServerApi(url, timeout=60) as api, FinalReads(self._recorder, api, kafka) as reads:
+        with RunApi(url, timeout=60) as api, FinalReads(self._recorder, api, kafka) as reads:
             for workload in self._workloads:
                 workload.finish(api)
                 reads.read([topic.name for topic in workload.topics], workload.translate)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from chaos.api import RefusedError, ServerApi
+from chaos.api import RefusedError, RunApi
 from chaos.history import DeclaredTopic, SeenRecord
 from chaos.testbed import Testbed
 from chaos.workers import aio, librdkafka
@@ -15,9 +15,9 @@ from chaos.workers.librdkafka import LibrdkafkaReader, LibrdkafkaSender
 from chaos.workers.queue_members import VISIBILITY_MS, QueueMember, SdkQueueMember, settle, take
 from chaos.workers.sdk import SdkPublisher, SdkReader
 from chaos.workers.sql_topics import SqlPublisher, SqlReader
-from chaos.workers.tables import CREATE, TableReader, TableWriter, change_seen, read_table, routed_seen
+from chaos.workers.tables import CREATE, TableReaderWorker, TableWriterWorker, change_seen, read_table, routed_seen
 from chaos.workers.transactions import Processor
-from chaos.workers.worker import TopicShape, Worker, WorkerContext
+from chaos.workers.worker import RunTopic, Worker, WorkerContext
 
 
 class WorkloadRate(NamedTuple):
@@ -38,9 +38,9 @@ class Workload:
         self.context = context
         self.seed = seed
         self.load = load
-        self.topics: list[TopicShape] = []
+        self.topics: list[RunTopic] = []
 
-    def prepare(self, api: ServerApi) -> None:
+    def prepare(self, api: RunApi) -> None:
         raise NotImplementedError
 
     def start_companions(self, testbed: Testbed) -> None:
@@ -53,16 +53,16 @@ class Workload:
         """Turn a record into the form that the checker expects, for topics that hold more than plain values."""
         return seen
 
-    def finish(self, api: ServerApi) -> None:
+    def finish(self, api: RunApi) -> None:
         """Make the last calls of the workload, when all workers have ended and no fault is active."""
 
-    def make_topic(self, api: ServerApi, name: str, partitions: int, *, kept: bool = True, **settings: object) -> TopicShape:
-        shape = TopicShape(f"{self.name}.{name}", partitions)
+    def make_topic(self, api: RunApi, name: str, partitions: int, *, kept: bool = True, **settings: object) -> RunTopic:
+        shape = RunTopic(f"{self.name}.{name}", partitions)
         api.create_topic(shape.name, partitions, **settings)
         self.declare(shape, kept=kept)
         return shape
 
-    def declare(self, shape: TopicShape, *, kept: bool = True, table: str = "", routed: bool = False) -> None:
+    def declare(self, shape: RunTopic, *, kept: bool = True, table: str = "", routed: bool = False) -> None:
         recorder = self.context.recorder
         recorder.write(DeclaredTopic(recorder.now(), shape.name, kept, table, routed))
         self.topics.append(shape)
@@ -71,7 +71,7 @@ class Workload:
 class QueueWorkload(Workload):
     name = "queue"
 
-    def prepare(self, api: ServerApi) -> None:
+    def prepare(self, api: RunApi) -> None:
         for number in range(3):
             self.make_topic(api, f"t{number}", 3)
 
@@ -97,7 +97,7 @@ class GroupsWorkload(Workload):
 
     name = "groups"
 
-    def prepare(self, api: ServerApi) -> None:
+    def prepare(self, api: RunApi) -> None:
         self.make_topic(api, "t0", 4)
         self.make_topic(api, "t1", 2)
 
@@ -120,7 +120,7 @@ TRANSACTIONS_GROUP = "transactions"
 class TransactionsWorkload(Workload):
     name = "transactions"
 
-    def prepare(self, api: ServerApi) -> None:
+    def prepare(self, api: RunApi) -> None:
         self._source = self.make_topic(api, "in", 2)
         self._target = self.make_topic(api, "out", 3)
 
@@ -145,7 +145,7 @@ EMPTY_SECONDS = 60.0
 class QueuesWorkload(Workload):
     name = "queues"
 
-    def prepare(self, api: ServerApi) -> None:
+    def prepare(self, api: RunApi) -> None:
         self.make_topic(api, "t0", 2)
         self.make_topic(api, "t1", 1)
 
@@ -158,7 +158,7 @@ class QueuesWorkload(Workload):
             SdkQueueMember("qu-sdk", context, seed, rate(4), QUEUES_GROUP, QUEUES_PATTERN),
         ]
 
-    def finish(self, api: ServerApi) -> None:
+    def finish(self, api: RunApi) -> None:
         """Receive and acknowledge until nothing has come for longer than a record can be held."""
         deadline = time.monotonic() + EMPTY_SECONDS
         last = time.monotonic()
@@ -178,7 +178,7 @@ class RetentionWorkload(Workload):
 
     name = "retention"
 
-    def prepare(self, api: ServerApi) -> None:
+    def prepare(self, api: RunApi) -> None:
         self.make_topic(api, "t0", 2, kept=False, retention_max_bytes=KEEP_BYTES)
         self.make_topic(api, "t1", 1, kept=False, retention_max_bytes=KEEP_BYTES)
 
@@ -199,23 +199,23 @@ TABLES = ("shop.orders", "shop.customers")
 class TablesWorkload(Workload):
     name = "tables"
 
-    def prepare(self, api: ServerApi) -> None:
+    def prepare(self, api: RunApi) -> None:
         for table in TABLES:
             api.sql(CREATE.format(table))
-            self.declare(TopicShape(f"_changes.{table}", 1), table=table)
+            self.declare(RunTopic(f"_changes.{table}", 1), table=table)
 
     def workers(self) -> Sequence[Worker]:
         context, seed, rate = self.context, self.seed, self.load.per_second
         return [
-            TableWriter("tb-write-1", context, seed, rate(12), TABLES),
-            TableWriter("tb-write-2", context, seed, rate(12), TABLES),
-            TableReader("tb-read", context, seed, rate(4), TABLES),
+            TableWriterWorker("tb-write-1", context, seed, rate(12), TABLES),
+            TableWriterWorker("tb-write-2", context, seed, rate(12), TABLES),
+            TableReaderWorker("tb-read", context, seed, rate(4), TABLES),
         ]
 
     def translate(self, seen: SeenRecord) -> SeenRecord:
         return change_seen(seen)
 
-    def finish(self, api: ServerApi) -> None:
+    def finish(self, api: RunApi) -> None:
         for table in TABLES:
             read_table(self.context.recorder, api, "tb-final", table, final=True)
 
@@ -223,7 +223,7 @@ class TablesWorkload(Workload):
 class MixedWorkload(Workload):
     name = "mixed"
 
-    def prepare(self, api: ServerApi) -> None:
+    def prepare(self, api: RunApi) -> None:
         self.make_topic(api, "t0", 3)
         self.make_topic(api, "t1", 1)
 
@@ -254,12 +254,12 @@ _ROUTE = "ALTER TOPIC {} ADD SOURCE {} ON INSERT, UPDATE, DELETE WITH (payload =
 class CdcWorkload(Workload):
     name = "cdc"
 
-    def prepare(self, api: ServerApi) -> None:
+    def prepare(self, api: RunApi) -> None:
         api.sql(CREATE.format(CDC_TABLE))
-        self.declare(TopicShape(f"_changes.{CDC_TABLE}", 1), table=CDC_TABLE)
+        self.declare(RunTopic(f"_changes.{CDC_TABLE}", 1), table=CDC_TABLE)
         for topic in ROUTED:
             api.create_topic(topic, CDC_PARTITIONS)
-            self.declare(TopicShape(topic, CDC_PARTITIONS), table=CDC_TABLE, routed=True)
+            self.declare(RunTopic(topic, CDC_PARTITIONS), table=CDC_TABLE, routed=True)
             api.sql(_ROUTE.format(topic, CDC_TABLE))
 
     def start_companions(self, testbed: Testbed) -> None:
@@ -269,15 +269,15 @@ class CdcWorkload(Workload):
     def workers(self) -> Sequence[Worker]:
         context, seed, rate = self.context, self.seed, self.load.per_second
         return [
-            TableWriter("cd-write-1", context, seed, rate(12), (CDC_TABLE,)),
-            TableWriter("cd-write-2", context, seed, rate(12), (CDC_TABLE,)),
-            TableReader("cd-read", context, seed, rate(2), (CDC_TABLE,)),
+            TableWriterWorker("cd-write-1", context, seed, rate(12), (CDC_TABLE,)),
+            TableWriterWorker("cd-write-2", context, seed, rate(12), (CDC_TABLE,)),
+            TableReaderWorker("cd-read", context, seed, rate(2), (CDC_TABLE,)),
         ]
 
     def translate(self, seen: SeenRecord) -> SeenRecord:
         return change_seen(seen) if seen.location.topic.startswith("_changes.") else routed_seen(seen)
 
-    def finish(self, api: ServerApi) -> None:
+    def finish(self, api: RunApi) -> None:
         """Wait until the pipeline has routed all changes."""
         changes = api.sql(f"SELECT count(*) FROM _changes.{CDC_TABLE}")["rows"][0][0]
         deadline = time.monotonic() + CAUGHT_UP_SECONDS
@@ -286,7 +286,7 @@ class CdcWorkload(Workload):
         read_table(self.context.recorder, api, "cd-final", CDC_TABLE, final=True)
 
 
-def _count(api: ServerApi, topic: str) -> int:
+def _count(api: RunApi, topic: str) -> int:
     try:
         count: int = api.sql(f"SELECT count(*) FROM {topic}")["rows"][0][0]
     except RefusedError:

@@ -6,7 +6,7 @@ These rules hold for a table's own change topic and for those to which routes br
 from collections import Counter
 from collections.abc import Iterator
 
-from chaos.checker.evidence import ChangeEvent, Evidence
+from chaos.checker.evidence import Evidence, SeenChangeEvent
 from chaos.checker.violation import RuleFinding, shown_by
 from chaos.history import DELETED, CallOutcome, ChangeCall, DeclaredTopic
 
@@ -41,7 +41,7 @@ def duplicate_change(evidence: Evidence) -> Iterator[RuleFinding]:
     )
     for declared in evidence.changes.topics:
         for key, events in evidence.changes.in_topic[declared.topic].items():
-            first: dict[str, ChangeEvent] = {}
+            first: dict[str, SeenChangeEvent] = {}
             for event in events:
                 known = first.setdefault(event.value, event)
                 if known is not event and event.value != DELETED:
@@ -104,7 +104,7 @@ def routed_otherwise(evidence: Evidence) -> Iterator[RuleFinding]:
                 yield shown_by(f"{key!r} in {declared.topic}: {_difference(told, came)}", *shows, about=(*told, *came))
 
 
-def _values(evidence: Evidence) -> Iterator[tuple[DeclaredTopic, dict[str, ChangeEvent]]]:
+def _values(evidence: Evidence) -> Iterator[tuple[DeclaredTopic, dict[str, SeenChangeEvent]]]:
     """Yield each topic that a table feeds, with its events by value, if the topic was read at the end."""
     if not evidence.has_final_reads:
         return

@@ -27,7 +27,7 @@ from chaos.history import (
     TransactionCall,
 )
 
-PartitionKey = tuple[str, int]
+PartitionName = tuple[str, int]
 WriteOp = Op[SendCall] | Op[TransactionCall]
 
 
@@ -111,11 +111,11 @@ class ReadRecords:
         """Two reads of one value at different locations of one topic."""
         self.to_committed_readers: dict[str, ReadRecord] = {}
         """For each value, the first read by a reader that sees ended transactions only."""
-        self.final: dict[PartitionKey, dict[int, ReadRecord]] = defaultdict(dict)
+        self.final: dict[PartitionName, dict[int, ReadRecord]] = defaultdict(dict)
         self._writes = writes
         for read in read_records(timeline):
             self._add(read)
-        self.visible: dict[PartitionKey, list[int]] = self._visible()
+        self.visible: dict[PartitionName, list[int]] = self._visible()
         """The offsets, in order, of the records that every reader that passes them must see."""
 
     def _add(self, read: ReadRecord) -> None:
@@ -132,8 +132,8 @@ class ReadRecords:
         if isinstance(op.what, PollCall) and op.what.final:
             self.final[location.topic, location.partition].setdefault(location.offset, read)
 
-    def _visible(self) -> dict[PartitionKey, list[int]]:
-        offsets: dict[PartitionKey, set[int]] = defaultdict(set)
+    def _visible(self) -> dict[PartitionName, list[int]]:
+        offsets: dict[PartitionName, set[int]] = defaultdict(set)
         for written in self._writes.by_value.values():
             if written.visibility is Visibility.ACKED and written.location.offset >= 0:
                 offsets[written.location.topic, written.location.partition].add(written.location.offset)
@@ -175,7 +175,7 @@ class RequestedChange(NamedTuple):
     op: Op[ChangeCall]
 
 
-class ChangeEvent(NamedTuple):
+class SeenChangeEvent(NamedTuple):
     key: str
     value: str
     location: RecordLocation
@@ -207,14 +207,14 @@ class ChangeEvents:
         return [line for line in self._evidence.declared.values() if line.table and not self._is_shortened(line.topic)]
 
     @cached_property
-    def in_topic(self) -> dict[str, dict[str, list[ChangeEvent]]]:
+    def in_topic(self) -> dict[str, dict[str, list[SeenChangeEvent]]]:
         """The events of each topic and key, in order."""
         fed = {line.topic for line in self.topics}
-        events: dict[str, dict[str, list[ChangeEvent]]] = {topic: defaultdict(list) for topic in fed}
+        events: dict[str, dict[str, list[SeenChangeEvent]]] = {topic: defaultdict(list) for topic in fed}
         for (topic, _), found in self._evidence.reads.final.items():
             for _, (seen, op) in sorted(found.items()) if topic in fed else ():
                 key = seen.key or ""
-                events[topic][key].append(ChangeEvent(key, seen.value, seen.location, op))
+                events[topic][key].append(SeenChangeEvent(key, seen.value, seen.location, op))
         return events
 
     def _is_shortened(self, topic: str) -> bool:
@@ -255,9 +255,9 @@ class Evidence:
         return declared.table if declared else ""
 
     @cached_property
-    def starts(self) -> dict[PartitionKey, HighestKnown]:
+    def starts(self) -> dict[PartitionName, HighestKnown]:
         """The highest start of each partition that was known at each time."""
-        starts: dict[PartitionKey, HighestKnown] = defaultdict(HighestKnown)
+        starts: dict[PartitionName, HighestKnown] = defaultdict(HighestKnown)
         for op in self.timeline.completed(BoundsCall, PollCall):
             for location in op.answer.starts:
                 starts[location.topic, location.partition].raise_to(location.offset, op)
@@ -267,7 +267,7 @@ class Evidence:
                     starts[location.topic, location.partition].raise_to(location.offset + 1, op)
         return starts
 
-    def last_start(self, partition: PartitionKey) -> int:
+    def last_start(self, partition: PartitionName) -> int:
         known = self.starts.get(partition)
         highest = known.highest if known else None
         return highest.number if highest else 0

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple, cast
 
-from chaos.checker.evidence import Evidence, PartitionKey
+from chaos.checker.evidence import Evidence, PartitionName
 from chaos.checker.register import HighestKnown
 from chaos.checker.timeline import Op
 from chaos.checker.violation import RuleFinding, shown_by
@@ -89,7 +89,7 @@ def _given(op: Op[Any]) -> tuple[RecordLocation, ...]:
 class PollStep(NamedTuple):
     """The offset that a reader should have got next, and the one that it got."""
 
-    partition: PartitionKey
+    partition: PartitionName
     expected: int
     got: RecordLocation
     before: Op[PollCall]
@@ -120,7 +120,7 @@ def silent_jump(evidence: Evidence) -> Iterator[RuleFinding]:
 
 def _steps(evidence: Evidence) -> Iterator[PollStep]:
     """Yield the steps of all readers that do not lead to the next offset."""
-    next_of: dict[tuple[str, str, PartitionKey], tuple[int, Op[PollCall]]] = {}
+    next_of: dict[tuple[str, str, PartitionName], tuple[int, Op[PollCall]]] = {}
     rebalanced: dict[str, int] = {}
     for op in evidence.timeline.completed(PollCall, OwnedCall):
         if isinstance(op.what, OwnedCall):

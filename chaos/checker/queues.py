@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from chaos.checker.evidence import Evidence, PartitionKey, ReadRecord, Visibility
+from chaos.checker.evidence import Evidence, PartitionName, ReadRecord, Visibility
 from chaos.checker.timeline import Op
 from chaos.checker.violation import RuleFinding, shown_by
 from chaos.history import CallOutcome, SettleCall, TakeCall, label
@@ -54,7 +54,7 @@ def undelivered(evidence: Evidence) -> Iterator[RuleFinding]:
     """A record was acked by the topic, and the group that takes from there never got it."""
     dead = _dead_letters(evidence)
     for group, taken in _taken(evidence).items():
-        first: dict[PartitionKey, int] = {}
+        first: dict[PartitionName, int] = {}
         for seen, _ in taken.values():
             partition = (seen.location.topic, seen.location.partition)
             first[partition] = min(first.get(partition, seen.location.offset), seen.location.offset)

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from chaos.checker.evidence import Evidence, PartitionKey, ReadRecord
+from chaos.checker.evidence import Evidence, PartitionName, ReadRecord
 from chaos.checker.violation import RuleFinding, shown_by
 from chaos.history import PollCall, label
 
@@ -26,7 +26,7 @@ def surfaces_disagree(evidence: Evidence) -> Iterator[RuleFinding]:
 def cursor_order(evidence: Evidence) -> Iterator[RuleFinding]:
     """One cursor for two locations, or cursors that fall while offsets rise."""
     by_cursor: dict[int, ReadRecord] = {}
-    partitions: dict[PartitionKey, list[ReadRecord]] = defaultdict(list)
+    partitions: dict[PartitionName, list[ReadRecord]] = defaultdict(list)
     for location, read in evidence.reads.at.items():
         if read.seen.cursor < 0:
             continue
@@ -50,7 +50,7 @@ def cursor_order(evidence: Evidence) -> Iterator[RuleFinding]:
 
 def hidden_on_surface(evidence: Evidence) -> Iterator[RuleFinding]:
     """The final reads of one surface passed a record that those of another one found."""
-    final: dict[tuple[PartitionKey, str], dict[int, ReadRecord]] = defaultdict(dict)
+    final: dict[tuple[PartitionName, str], dict[int, ReadRecord]] = defaultdict(dict)
     for op in evidence.timeline.of(PollCall):
         for seen in op.answer.seen if op.what.final else ():
             final[(seen.location.topic, seen.location.partition), op.surface].setdefault(

@@ -104,15 +104,15 @@ def _partition(record: WrittenRecord) -> str:
     return f"{record.location.topic}/{record.location.partition}"
 
 
-Node = TypeVar("Node", bound=Hashable)
+GraphNode = TypeVar("GraphNode", bound=Hashable)
 
 
-def find_cycles(edges: Mapping[Node, Iterable[Node]]) -> Iterator[list[Node]]:
+def find_cycles(edges: Mapping[GraphNode, Iterable[GraphNode]]) -> Iterator[list[GraphNode]]:
     """Yield the cycles of a graph: groups of nodes that can all reach each other (Tarjan, without recursion)."""
-    number: dict[Node, int] = {}
-    lowest: dict[Node, int] = {}
-    path: list[Node] = []
-    on_path: set[Node] = set()
+    number: dict[GraphNode, int] = {}
+    lowest: dict[GraphNode, int] = {}
+    path: list[GraphNode] = []
+    on_path: set[GraphNode] = set()
     for root in edges:
         if root in number:
             continue
@@ -143,7 +143,7 @@ def find_cycles(edges: Mapping[Node, Iterable[Node]]) -> Iterator[list[Node]]:
                         yield group
 
 
-def _cut_off(path: list[Node], first: Node) -> list[Node]:
+def _cut_off(path: list[GraphNode], first: GraphNode) -> list[GraphNode]:
     """Remove and return the end of the path, from its last `first` on."""
     group = [path.pop()]
     while group[-1] != first:

@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from chaos.history import CallAnswer, CallOutcome, PollCall, RecordLocation, SeenRecord, SendCall
-from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_locations, text
+from chaos.workers.worker import RunTopic, Worker, WorkerContext, all_locations, text
 
 SURFACE = "kafka-aiokafka"
 START_SECONDS = 20.0
@@ -18,7 +18,7 @@ ANSWER_SECONDS = 30.0
 class AioWorker(Worker):
     surface = SURFACE
 
-    def __init__(self, name: str, context: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
+    def __init__(self, name: str, context: WorkerContext, seed: int, per_second: float, topics: Sequence[RunTopic]) -> None:
         super().__init__(name, context, seed, per_second)
         self.locations = all_locations(topics)
         self._loop = asyncio.new_event_loop()

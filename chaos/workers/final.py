@@ -7,7 +7,7 @@ nothing is hidden.
 import time
 from collections.abc import Callable, Sequence
 
-from chaos.api import RefusedError, ServerApi
+from chaos.api import RefusedError, RunApi
 from chaos.history import BoundsCall, CallAnswer, CallOutcome, PollCall, RecordLocation, SeenRecord
 from chaos.recorder import Recorder
 from chaos.workers import librdkafka
@@ -23,7 +23,7 @@ Read = Callable[[str, dict[int, int]], list[SeenRecord]]
 class FinalReads:
     """Used as `with FinalReads(...) as reads:`. It has clients of its own, which no fault has affected."""
 
-    def __init__(self, recorder: Recorder, api: ServerApi, kafka: str) -> None:
+    def __init__(self, recorder: Recorder, api: RunApi, kafka: str) -> None:
         self._recorder = recorder
         self._api = api
         self._consumer = librdkafka.open_consumer(kafka, "final")

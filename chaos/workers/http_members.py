@@ -11,7 +11,7 @@ from typing import Any
 from chaos.api import RefusedError
 from chaos.history import CallAnswer, CallOutcome, CommitCall, CommittedCall, OwnedCall, PollCall, RecordLocation
 from chaos.workers.http_topics import HttpWorker, messages_of
-from chaos.workers.worker import TopicShape, WorkerContext
+from chaos.workers.worker import RunTopic, WorkerContext
 from tailrace.client.partition import RANGE, assign_ranges
 from tailrace.wire.consumer_protocol import decode_assignment, decode_subscription, encode_assignment, encode_subscription
 
@@ -23,7 +23,7 @@ class HttpMember(HttpWorker):
     """Joins, syncs, sends heartbeats, reads and commits by plain requests. Now and then it joins again as a new member."""
 
     def __init__(
-        self, name: str, context: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape], group: str
+        self, name: str, context: WorkerContext, seed: int, per_second: float, topics: Sequence[RunTopic], group: str
     ) -> None:
         super().__init__(name, context, seed, per_second, topics)
         self._group = group

@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chaos.api import RefusedError, ServerApi
+from chaos.api import RefusedError, RunApi
 from chaos.history import BoundsCall, CallAnswer, CallOutcome, PollCall, RecordLocation, SeenRecord, SendCall
-from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_locations, text
+from chaos.workers.worker import RunTopic, Worker, WorkerContext, all_locations, text
 
 SURFACE = "http"
 REPEAT_SECONDS = 20.0
@@ -21,11 +21,11 @@ class HttpWorker(Worker):
 
     surface = SURFACE
 
-    def __init__(self, name: str, context: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
+    def __init__(self, name: str, context: WorkerContext, seed: int, per_second: float, topics: Sequence[RunTopic]) -> None:
         super().__init__(name, context, seed, per_second)
         self.topics = topics
         self.locations = all_locations(topics)
-        self.api = ServerApi(context.url)
+        self.api = RunApi(context.url)
 
     def end(self) -> None:
         self.api.close()

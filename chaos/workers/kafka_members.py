@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from chaos.history import CallAnswer, CallOutcome, CommitCall, OwnedCall, PollCall, RecordLocation
 from chaos.workers.librdkafka import SURFACE, open_consumer, split_messages
-from chaos.workers.worker import TopicShape, Worker, WorkerContext
+from chaos.workers.worker import RunTopic, Worker, WorkerContext
 
 SESSION_MS = 4_000
 ASKS_AGAIN_SECONDS = 0.05
@@ -27,7 +27,7 @@ class KafkaMember(Worker):
         context: WorkerContext,
         seed: int,
         per_second: float,
-        topics: Sequence[TopicShape],
+        topics: Sequence[RunTopic],
         group: str,
         assignor: str,
     ) -> None:

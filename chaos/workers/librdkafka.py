@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from chaos.history import CallAnswer, CallOutcome, PollCall, RecordLocation, SeenRecord, SendCall
-from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_locations, following, text
+from chaos.workers.worker import RunTopic, Worker, WorkerContext, all_locations, following, text
 
 SURFACE = "kafka-librdkafka"
 DELIVERY_SECONDS = 30.0
@@ -32,7 +32,7 @@ class LibrdkafkaSender(Worker):
     surface = SURFACE
 
     def __init__(
-        self, name: str, context: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape], *, padding: int = 0
+        self, name: str, context: WorkerContext, seed: int, per_second: float, topics: Sequence[RunTopic], *, padding: int = 0
     ) -> None:
         super().__init__(name, context, seed, per_second)
         self._places = all_locations(topics)
@@ -99,7 +99,7 @@ class LibrdkafkaReader(Worker):
         context: WorkerContext,
         seed: int,
         per_second: float,
-        topics: Sequence[TopicShape],
+        topics: Sequence[RunTopic],
         *,
         committed: bool = True,
         reassign: float = 1 / 64,

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from contextlib import suppress
 
-from chaos.api import RefusedError, ServerApi
+from chaos.api import RefusedError, RunApi
 from chaos.history import CallAnswer, CallOutcome, RecordLocation, SeenRecord, SettleCall, TakeCall
 from chaos.recorder import Recorder
 from chaos.workers.http_topics import HttpWorker, messages_of
-from chaos.workers.worker import TopicShape, Worker, WorkerContext, text
+from chaos.workers.worker import RunTopic, Worker, WorkerContext, text
 from tailrace.client import Client, QueueEvent, TailraceError
 
 QUEUE_SURFACE = "queue"
@@ -23,7 +23,7 @@ class QueueMember(HttpWorker):
         context: WorkerContext,
         seed: int,
         per_second: float,
-        topics: Sequence[TopicShape],
+        topics: Sequence[RunTopic],
         group: str,
         pattern: str,
     ) -> None:
@@ -42,7 +42,7 @@ class QueueMember(HttpWorker):
 
 
 def take(
-    recorder: Recorder, api: ServerApi, worker: str, group: str, pattern: str, most: int, *, final: bool = False
+    recorder: Recorder, api: RunApi, worker: str, group: str, pattern: str, most: int, *, final: bool = False
 ) -> list[tuple[str, str]]:
     """Receive records. Return their receipts and values."""
     call = recorder.invoke(worker, QUEUE_SURFACE, TakeCall(group, final))
@@ -58,7 +58,7 @@ def take(
     return [(each["receipt"], one.value) for each, one in zip(messages, seen, strict=True)]
 
 
-def settle(recorder: Recorder, api: ServerApi, worker: str, group: str, receipt: str, value: str, *, acked: bool) -> None:
+def settle(recorder: Recorder, api: RunApi, worker: str, group: str, receipt: str, value: str, *, acked: bool) -> None:
     call = recorder.invoke(worker, QUEUE_SURFACE, SettleCall(group, (value,), acked))
     try:
         api.post(f"/api/queues/{group}/{'ack' if acked else 'nack'}", {"receipts": [receipt]})

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from chaos.history import CallAnswer, CallOutcome, PollCall, RecordLocation, SeenRecord, SendCall
-from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_locations, text
+from chaos.workers.worker import RunTopic, Worker, WorkerContext, all_locations, text
 from tailrace.client import Client, OffsetOutOfRangeError, OutgoingMessage, Publisher, TailraceError, TopicConsumer
 
 SURFACE = "sdk"
@@ -16,7 +16,7 @@ class SdkPublisher(Worker):
 
     surface = SURFACE
 
-    def __init__(self, name: str, context: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
+    def __init__(self, name: str, context: WorkerContext, seed: int, per_second: float, topics: Sequence[RunTopic]) -> None:
         super().__init__(name, context, seed, per_second)
         self._topics = topics
         self._client = Client(context.url)
@@ -59,7 +59,7 @@ class SdkReader(Worker):
 
     surface = SURFACE
 
-    def __init__(self, name: str, context: WorkerContext, seed: int, per_second: float, topics: Sequence[TopicShape]) -> None:
+    def __init__(self, name: str, context: WorkerContext, seed: int, per_second: float, topics: Sequence[RunTopic]) -> None:
         super().__init__(name, context, seed, per_second)
         self._places = all_locations(topics)
         self._client = Client(context.url)

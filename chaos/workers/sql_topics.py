@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from chaos.api import RefusedError, ServerApi
+from chaos.api import RefusedError, RunApi
 from chaos.history import CallAnswer, CallOutcome, PollCall, RecordLocation, SeenRecord, SendCall
 from chaos.workers.http_topics import HttpWorker
 from chaos.workers.worker import text
@@ -62,7 +62,7 @@ class SqlReader(HttpWorker):
         self._next = 0
 
 
-def select(api: ServerApi, topic: str, rest: str) -> list[SeenRecord]:
+def select(api: RunApi, topic: str, rest: str) -> list[SeenRecord]:
     rows: list[list[Any]] = api.sql(f"SELECT {_COLUMNS} FROM {topic} {rest}")["rows"]
     return [
         SeenRecord(RecordLocation(topic, partition, offset), text(value), cursor, key=key)
@@ -70,7 +70,7 @@ def select(api: ServerApi, topic: str, rest: str) -> list[SeenRecord]:
     ]
 
 
-def select_all(api: ServerApi, topic: str) -> list[SeenRecord]:
+def select_all(api: RunApi, topic: str) -> list[SeenRecord]:
     """Return everything, in pages of cursors, so that no answer is truncated."""
     found: list[SeenRecord] = []
     cursor = -1

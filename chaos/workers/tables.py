@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from chaos.api import RefusedError, ServerApi
+from chaos.api import RefusedError, RunApi
 from chaos.history import DELETED, CallAnswer, CallOutcome, ChangeCall, RowsCall, SeenRecord
 from chaos.recorder import Recorder
 from chaos.workers.http_topics import HttpWorker
@@ -18,7 +18,7 @@ _UPSERT = "INSERT INTO {} (id, body) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SE
 _DELETE = "DELETE FROM {} WHERE id = ?"
 
 
-class TableWriter(HttpWorker):
+class TableWriterWorker(HttpWorker):
     """Makes one to three changes in a transaction, on few rows, so that writers conflict."""
 
     surface = SURFACE
@@ -45,7 +45,7 @@ class TableWriter(HttpWorker):
         return self.choice.choice(self._tables), str(self.choice.randrange(KEYS)), value
 
 
-class TableReader(HttpWorker):
+class TableReaderWorker(HttpWorker):
     surface = SURFACE
 
     def __init__(self, name: str, context: WorkerContext, seed: int, per_second: float, tables: Sequence[str]) -> None:
@@ -56,7 +56,7 @@ class TableReader(HttpWorker):
         read_table(self.context.recorder, self.api, self.name, self.choice.choice(self._tables))
 
 
-def read_table(recorder: Recorder, api: ServerApi, worker: str, table: str, *, final: bool = False) -> None:
+def read_table(recorder: Recorder, api: RunApi, worker: str, table: str, *, final: bool = False) -> None:
     call = recorder.invoke(worker, SURFACE, RowsCall(table, final))
     try:
         rows = api.sql(f"SELECT id, body FROM {table} ORDER BY id")["rows"]

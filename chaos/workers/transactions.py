@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from chaos.history import CallOutcome, RecordLocation, SeenRecord, TransactionCall
 from chaos.workers.librdkafka import COMMON, SURFACE, open_consumer, split_messages
-from chaos.workers.worker import TopicShape, Worker, WorkerContext, all_locations, call_with_timeout, following
+from chaos.workers.worker import RunTopic, Worker, WorkerContext, all_locations, call_with_timeout, following
 
 CALL_SECONDS = 8.0
 STUCK_SECONDS = CALL_SECONDS + 2.0
@@ -28,7 +28,7 @@ class Processor(Worker):
         seed: int,
         per_second: float,
         source: Sequence[RecordLocation],
-        target: TopicShape,
+        target: RunTopic,
         group: str,
     ) -> None:
         super().__init__(name, context, seed, per_second)

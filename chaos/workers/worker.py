@@ -25,7 +25,7 @@ class WorkerContext(NamedTuple):
     url: str
 
 
-class TopicShape(NamedTuple):
+class RunTopic(NamedTuple):
     name: str
     partitions: int
 
@@ -96,7 +96,7 @@ class Worker(ABC):
             self.failure = traceback.format_exc()
 
 
-def all_locations(topics: Sequence[TopicShape]) -> list[RecordLocation]:
+def all_locations(topics: Sequence[RunTopic]) -> list[RecordLocation]:
     return [location for topic in topics for location in topic.locations]
 
 

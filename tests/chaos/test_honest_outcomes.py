@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError
 
-from chaos.api import RefusedError, ServerApi
+from chaos.api import RefusedError, RunApi
 from chaos.history import BoundsCall, CallAnswer, CallOutcome, Completed, Invoked, PollCall, read_lines
 from chaos.recorder import Recorder
 from chaos.workers.librdkafka import outcome_of
@@ -37,7 +37,7 @@ def answering(answer: bytes) -> Iterator[str]:
 
 
 def refused(url: str) -> RefusedError:
-    with ServerApi(url) as api, pytest.raises(RefusedError) as raised:
+    with RunApi(url) as api, pytest.raises(RefusedError) as raised:
         api.post("/api/topics/publish", {})
     return raised.value
 

@@ -1,7 +1,7 @@
-"""Hand-made histories, in few words: `story.send("a b", at=0)`, `story.final("a@0 b@1")`.
+"""Short notation for hand-made histories: `story.send("a b", at=0)`, `story.final("a@0 b@1")`.
 
 Each call is invoked and completed before the next, a tenth of a second later, unless it is made with `begin` and `end`. Records
-are written as `value@offset`, those of a send as values alone, and lie in `topic/partition`.
+are written as `value@offset`, those of a send as values alone, and are in `topic/partition`.
 """
 
 from typing import Any
@@ -43,7 +43,7 @@ def location(where: str, offset: int = -1) -> RecordLocation:
 
 
 def records(text: str, where: str, **fields: Any) -> tuple[SeenRecord, ...]:
-    """`a@0 b@1` of a partition, or `a@topic/0:0` with a partition of its own."""
+    """Parse `a@0 b@1` for a partition, or `a@topic/0:0` with its own partition."""
     return tuple(_record(word, where, fields) for word in text.split())
 
 
@@ -82,14 +82,14 @@ class Story:
     def send(
         self, values: str, at: int = -1, where: str = "t/0", outcome: CallOutcome = OK, worker: str = "w1", **fields: Any
     ) -> int:
-        """Values for one partition. They were given the offsets from `at` on."""
+        """Send values to one partition, which got the offsets from `at` on."""
         asked = tuple((location(where), value) for value in values.split())
         given = tuple(location(where, at + index if at >= 0 else -1) for index in range(len(asked)))
         locations = given if at >= 0 or outcome is OK else ()
         return self.call(SendCall(asked, **fields), outcome, worker, locations=locations)
 
     def transaction(self, wrote: str, outcome: CallOutcome = OK, worker: str = "w1", **fields: Any) -> int:
-        """`a@t/0:5 b@u/0:3`; the offsets are told when the outcome is ok."""
+        """Make a transaction of `a@t/0:5 b@u/0:3`; the offsets are in the answer if the outcome is ok."""
         seen = records(wrote, "t/0")
         what = TransactionCall(worker, tuple((one.location._replace(offset=-1), one.value) for one in seen), **fields)
         return self.call(what, outcome, worker, locations=tuple(one.location for one in seen) if outcome is OK else ())
@@ -127,7 +127,7 @@ class Story:
         return self.call(RowsCall("orders", final), surface="sql", rows=tuple(rows.items()))
 
     def events(self, text: str, where: str = "orders.changes/0") -> int:
-        """Final reads of `key=value@offset`, without a value for a delete."""
+        """Add final reads of `key=value@offset`, without a value for a delete."""
         seen = []
         for word in text.split():
             row, _, offset = word.partition("@")
@@ -152,11 +152,11 @@ class Story:
 
 
 def violations(story: Story, rule: str) -> list[Violation]:
-    """What one rule finds."""
+    """Return what one rule finds."""
     (chosen,) = (one for one in RULES if one.name == rule)
     return list(judge(story.lines, [chosen]).violations)
 
 
 def broken(story: Story) -> set[str]:
-    """The names of all rules that a story breaks."""
+    """Return the names of all rules that a story breaks."""
     return set(judge(story.lines).rules_broken)

@@ -1,4 +1,4 @@
-"""A system that does everything right, in memory, and the workers that use it: makes histories that must pass.
+"""A correct system, in memory, and workers that use it: they make histories that must pass.
 
 Workers are generators: between two steps of one, any other may go on, so that calls overlap and take effect anywhere between
 their invocation and their completion, or after it if their outcome is unknown.
@@ -68,7 +68,7 @@ class Log:
         return RecordLocation(*partition, len(self.entries[partition]) - 1)
 
     def read(self, partition: Partition, position: int, count: int, committed: bool) -> tuple[list[SeenRecord], int]:
-        """Records from a position on, and where to go on."""
+        """Return the records from a position on, and the next position."""
         found: list[SeenRecord] = []
         entries = self.entries[partition]
         while position < len(entries) and len(found) < count:
@@ -83,7 +83,7 @@ class Log:
 
 
 class Fortune(NamedTuple):
-    """What becomes of a call: how it is answered, and whether it takes effect."""
+    """The outcome of a call, and whether it takes effect."""
 
     outcome: CallOutcome
     applied: bool
@@ -121,7 +121,7 @@ class World:
         )[0]
 
     def write(self, call: int, apply: Callable[[], tuple[RecordLocation, ...]]) -> Steps:
-        """From the invocation of a call that writes to its completion."""
+        """Make a call that writes, from its invocation to its completion."""
         fortune = self.fortune()
         yield
         locations = apply() if fortune.applied and not fortune.late else ()
@@ -236,7 +236,7 @@ def rebalancer(world: World, name: str) -> Steps:
 
 
 def asker(world: World, name: str) -> Steps:
-    """Asks for bounds and for committed offsets; and moves the start of the short topic."""
+    """Asks for bounds and committed offsets, and moves the start of the short topic."""
     short = ("short", 0)
     while True:
         call = world.story.begin(BoundsCall(tuple({topic for topic, _ in PLAIN})), name)
@@ -320,7 +320,7 @@ def settle(world: World, name: str, call: int, mine: list[int]) -> Steps:
 
 
 def finish(world: World) -> None:
-    """The final reads, on three surfaces, and the emptied queue."""
+    """Make the final reads, on three surfaces, and empty the queue."""
     story, log = world.story, world.log
     story.phase("final")
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""The checker as a whole: right histories pass, and whatever is made wrong in them is named."""
+"""The checker as a whole: correct histories pass, and whatever is corrupted in them is named."""
 
 import pytest
 

@@ -32,7 +32,7 @@ def run_folder(folder: Path, story: Story, **fields: object) -> Path:
 
 
 def sound_story() -> Story:
-    """Two sends that succeed, one that is refused, one unknown; a kill, and an answer 1.6 s after the new start."""
+    """Write a run: two sends that succeed, one refused, one unknown; a kill, and an answer 1.6 s after the restart."""
     story = Story()
     story.send("a", at=0)
     story.send("b", outcome=FAILED)
