@@ -1,10 +1,10 @@
-"""Makes `client/_sync` out of `client/_async`: the same code without asyncio.
+"""Generates `client/_sync` from `client/_async`: the same code without asyncio.
 
-Only what a reader would do by hand is done: `async` and `await` go, names lose their `Async`, imports lead to the twins
-in `_sync`. The few files that differ in more than that are written by hand in both folders.
+It removes `async` and `await`, drops `Async` from names, and points imports to `_sync`. The few files that differ in more than
+that are written by hand in both folders.
 
     python -m tools.generate_sync           write the files
-    python -m tools.generate_sync --check   fail if they are not what they should be
+    python -m tools.generate_sync --check   fail if they are out of date
 """
 
 import re
@@ -43,7 +43,7 @@ def to_sync(source: str) -> str:
 
 
 def generate(folder: Path) -> None:
-    """Write all generated files into this folder, in the form that ruff gives them."""
+    """Write all generated files into this folder, formatted by ruff."""
     for source in sorted((CLIENT / "_async").glob("*.py")):
         if source.name not in BY_HAND:
             (folder / source.name).write_text(_NOTICE.format(name=source.name) + to_sync(source.read_text()))
@@ -55,7 +55,7 @@ def generate(folder: Path) -> None:
 
 
 def stale_files() -> list[str]:
-    """Files that are not what the source makes of them."""
+    """Return the names of generated files that are out of date."""
     target = CLIENT / "_sync"
     with tempfile.TemporaryDirectory() as folder:
         generate(Path(folder))

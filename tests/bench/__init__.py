@@ -1,1 +1,1 @@
-"""The benchmarks' own tests: a figure is worth what its measurement is."""
+"""Tests of the benchmarks themselves."""

@@ -1,4 +1,4 @@
-"""The smallest run that goes through all code."""
+"""The smallest scale that runs all code."""
 
 from bench.scale import GrowthScale, HttpScale, KafkaScale, NatsScale, Scale, SparkScale
 from tailrace.model.limits import KIB, MIB

@@ -1,4 +1,4 @@
-"""The gate opens only for what was acknowledged: all of it, once, in order."""
+"""The audit passes only if everything that was acknowledged is stored, once and in order."""
 
 from collections.abc import Iterator
 from pathlib import Path

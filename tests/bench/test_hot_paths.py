@@ -1,4 +1,4 @@
-"""Samples are added up by where they were taken, not by who called."""
+"""Samples are summed by the function in which they were taken, not by its callers."""
 
 from bench.figures import Share
 from bench.hot_paths import profile_of

@@ -1,4 +1,4 @@
-"""The gate of what is asked over HTTP and routed by the pipeline opens only for what was sent: all of it, once."""
+"""The checks over HTTP and of routed changes pass only if everything that was sent arrived, once."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What is measured beside Kafka runs, is audited and ends up in figures. Here Tailrace stands in for Kafka too."""
+"""Every comparison with Kafka runs, is checked and gives figures. Tailrace takes Kafka's place here."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The gate of what goes over the wire opens only for what was sent: all of it, once, in order, unchanged."""
+"""The check of numbered records passes only if everything that was sent arrived, once, in order and unchanged."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What goes through NATS is checked as strictly as what goes through Tailrace."""
+"""Messages through NATS are checked as strictly as those through Tailrace."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The pages say what was met, missed and failed, when and of what it was measured, and nothing about whose machine it was."""
+"""The pages show which bars are met, missed and failed, when and of which commit, and nothing about whose machine it was."""
 
 import platform
 import re

@@ -1,4 +1,4 @@
-"""Every benchmark runs and is audited; a run keeps its results, and one that fails takes no other along."""
+"""Every benchmark runs and is checked; a run stores its results, and a failure affects no other subject."""
 
 from collections.abc import Mapping
 from pathlib import Path

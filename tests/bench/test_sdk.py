@@ -1,4 +1,4 @@
-"""The gate of what the SDK does opens only for what was sent: all of it, once."""
+"""The checks of the SDK's benchmark pass only if everything that was sent arrived, once."""
 
 from collections.abc import Iterator
 

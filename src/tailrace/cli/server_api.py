@@ -196,13 +196,11 @@ class Reconnection:
 
 
 def _complete(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    import httpx
-
     try:
         yield from chunks
-    except httpx.HTTPError as error:
+    except (ConnectionLostError, TimeoutError) as error:
         raise CommandError(
-            f"the response ended early, so the rows are not complete; the server's log may say why: {error}"
+            f"the response ended early, so the rows are not complete; the server's log may say why: {error.__cause__}"
         ) from error
 
 

@@ -177,8 +177,8 @@ def test_a_streamed_response_that_is_cut_off_raises_after_what_was_received() ->
     with answering(CHUNKED) as (url, _):
         transport = Transport(url)
         with (
-            pytest.raises(ConnectionLostError),
             transport.stream("GET", "/api/subscribe", idle_seconds=PATIENCE_SECONDS) as chunks,
+            pytest.raises(ConnectionLostError),
         ):
             received.extend(chunks)
         transport.close()

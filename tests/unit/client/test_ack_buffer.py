@@ -1,4 +1,4 @@
-"""What is said by receipts is gathered by what is said, in order and bounded; and what its refusals mean."""
+"""Pending acks are batched by command, in order and bounded; refused receipts become errors."""
 
 from tailrace.client.ack_buffer import ACK, MAX_RECEIPTS, AckBuffer, PendingAck, nack_command, refusal_error
 from tailrace.model.errors import ConnectionLostError, LateReceiptError

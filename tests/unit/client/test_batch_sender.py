@@ -1,4 +1,4 @@
-"""Who delivers, in which order, and one at a time."""
+"""Items are sent in order, one request at a time, by the worker or by a caller that waits."""
 
 import threading
 from collections.abc import Callable

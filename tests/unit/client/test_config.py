@@ -1,4 +1,4 @@
-"""Settings under their own names and Kafka's, typed, and refused with what is allowed."""
+"""Settings are read under their own names and Kafka's, and refused with what is allowed."""
 
 from datetime import timedelta
 from typing import Any

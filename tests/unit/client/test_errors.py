@@ -1,4 +1,4 @@
-"""Answers and broken connections as errors of the one tree."""
+"""Responses and broken connections become errors of the tree."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The client without asyncio is what the tool makes of the one with it."""
+"""The SDK for threads is what the tool generates from the one for asyncio."""
 
 from tools.generate_sync import stale_files, to_sync
 

@@ -1,4 +1,4 @@
-"""Requests as bytes, and answers out of bytes, however these come."""
+"""Requests are encoded, and responses are parsed however their bytes arrive."""
 
 import subprocess
 import sys

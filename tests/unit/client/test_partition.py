@@ -1,4 +1,4 @@
-"""One partition as a consumer has it."""
+"""The partitions of a consumer: assignment, fetched records, and what may be committed."""
 
 import pytest
 from hypothesis import given

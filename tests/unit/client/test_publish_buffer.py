@@ -1,4 +1,4 @@
-"""Messages on their way out: encoded, gathered, bounded."""
+"""Messages that wait to be published are encoded, batched and bounded."""
 
 import json
 import re

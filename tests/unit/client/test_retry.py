@@ -1,4 +1,4 @@
-"""When a request is tried again, and what is told when it is not."""
+"""When a request is retried, and which error is raised in the end."""
 
 from datetime import timedelta
 

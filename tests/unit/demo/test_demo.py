@@ -1,4 +1,4 @@
-"""The demo's acked of what was acknowledged, beside a server that can be killed at any statement."""
+"""The demo's record of acknowledged rows is right whenever the server is killed, and its processes end with it."""
 
 from collections.abc import Sequence
 from pathlib import Path

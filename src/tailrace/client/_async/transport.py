@@ -277,12 +277,21 @@ class AsyncHttpxPool:
             async with self._http.stream(method, path, content=body, headers=dict(headers), timeout=timeout) as response:
                 if response.status_code not in _SUCCESS:
                     raise error_from_response(response.status_code, await response.aread())
-                yield response.aiter_raw()
+                yield self._chunks(response)
         except httpx.HTTPError as error:
             raise error_from_exception(self._url, error) from error
 
     async def close(self) -> None:
         await self._http.aclose()
+
+    async def _chunks(self, response: "httpx.Response") -> AsyncIterator[bytes]:
+        import httpx
+
+        try:
+            async for chunk in response.aiter_raw():
+                yield chunk
+        except httpx.HTTPError as error:
+            raise error_from_exception(self._url, error) from error
 
     def _timeout(self, seconds: float) -> "httpx.Timeout":
         import httpx

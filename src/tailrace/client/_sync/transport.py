@@ -279,12 +279,21 @@ class HttpxPool:
             with self._http.stream(method, path, content=body, headers=dict(headers), timeout=timeout) as response:
                 if response.status_code not in _SUCCESS:
                     raise error_from_response(response.status_code, response.read())
-                yield response.iter_raw()
+                yield self._chunks(response)
         except httpx.HTTPError as error:
             raise error_from_exception(self._url, error) from error
 
     def close(self) -> None:
         self._http.close()
+
+    def _chunks(self, response: "httpx.Response") -> Iterator[bytes]:
+        import httpx
+
+        try:
+            for chunk in response.iter_raw():
+                yield chunk
+        except httpx.HTTPError as error:
+            raise error_from_exception(self._url, error) from error
 
     def _timeout(self, seconds: float) -> "httpx.Timeout":
         import httpx
