@@ -31,6 +31,8 @@ from tailrace.http.topics import TopicEndpoints
 from tailrace.model.errors import TailraceError
 from tailrace.model.limits import Limits
 
+_Request = Request[Any, Any, Any]
+
 
 class LitestarApp(Litestar):
     """Litestar without its plugins for pydantic and attrs, which it loads wherever these are installed.
@@ -60,7 +62,7 @@ def create_litestar_app(
     )
 
     # Not a guard of Litestar, because guards copy the handler for each request.
-    async def check_request(request: Request[Any, Any, Any]) -> Response[None] | None:
+    async def check_request(request: _Request) -> Response[None] | None:
         request_guard.check(request.scope, request.route_handler.opt.get(CONTENT_TYPE, JSON))
         # Only under /api: Prometheus selects metrics by query, and links to the index page may carry anything.
         if request.scope["query_string"] and request.scope["path"].startswith("/api/"):
@@ -102,7 +104,7 @@ def create_litestar_app(
     )
 
 
-def _allowed_methods(request: Request[Any, Any, Any]) -> Response[None]:
+def _allowed_methods(request: _Request) -> Response[None]:
     """Answer OPTIONS with the methods of all handlers of the path; Litestar knows only one of them."""
     template = request.scope["path_template"]
     methods = {method for route in request.app.routes if route.path_format == template for method in route.methods}
@@ -111,9 +113,6 @@ def _allowed_methods(request: Request[Any, Any, Any]) -> Response[None]:
 
 def _constant(value: Any) -> Provide:
     return Provide(lambda: value, sync_to_thread=False)
-
-
-_Request = Request[Any, Any, Any]
 
 
 def exception_handlers(unexpected: UnexpectedErrors, limits: Limits) -> ExceptionHandlersMap:

@@ -19,6 +19,37 @@ from tailrace.http.openapi import describe_endpoint
 from tailrace.http.problems import UnexpectedErrors
 
 _TEXT_FORMAT = "text/plain; version=0.0.4"
+_HTML = "text/html"
+_POLICY = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+_LINKS = {
+    "/api/topics": "topics",
+    "/api/tables": "tables",
+    "/api/routes": "routes",
+    "/api/groups": "consumer groups",
+    "/api/queues": "queues",
+    "/api/pipelines": "pipelines and their status",
+    "/health": "health",
+    "/metrics": "metrics for Prometheus",
+    "/api/openapi.json": "OpenAPI document of all endpoints",
+}
+_PAGE = Template("""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Tailrace</title>
+<style>
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
+body { max-width: 42rem; margin: 3rem auto; padding: 0 1rem; }
+h1 small { font-weight: normal; opacity: .6; }
+pre { padding: .8rem 1rem; border: 1px solid #8884; border-radius: 6px; overflow-x: auto; }
+td { padding: .1rem 1.5rem .1rem 0; }
+</style>
+<h1>Tailrace <small>$version</small></h1>
+<p>$state</p>
+<pre>tailrace sql --server $address</pre>
+<table>$links</table>
+</html>
+""")
 
 
 class ServerCollector(Collector):
@@ -65,40 +96,7 @@ async def metrics(registry: NamedDependency[CollectorRegistry]) -> Response[byte
     return Response(generate_latest(registry), media_type=_TEXT_FORMAT)
 
 
-HTML = "text/html"
-_POLICY = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
-_LINKS = {
-    "/api/topics": "topics",
-    "/api/tables": "tables",
-    "/api/routes": "routes",
-    "/api/groups": "consumer groups",
-    "/api/queues": "queues",
-    "/api/pipelines": "pipelines and their status",
-    "/health": "health",
-    "/metrics": "metrics for Prometheus",
-    "/api/openapi.json": "OpenAPI document of all endpoints",
-}
-_PAGE = Template("""<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Tailrace</title>
-<style>
-:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
-body { max-width: 42rem; margin: 3rem auto; padding: 0 1rem; }
-h1 small { font-weight: normal; opacity: .6; }
-pre { padding: .8rem 1rem; border: 1px solid #8884; border-radius: 6px; overflow-x: auto; }
-td { padding: .1rem 1.5rem .1rem 0; }
-</style>
-<h1>Tailrace <small>$version</small></h1>
-<p>$state</p>
-<pre>tailrace sql --server $address</pre>
-<table>$links</table>
-</html>
-""")
-
-
-@get("/", opt=describe_endpoint(response_types={HTML: str}))
+@get("/", opt=describe_endpoint(response_types={_HTML: str}))
 async def index_page(
     request: Request[Any, Any, Any], broker: NamedDependency[Broker], status: NamedDependency[ServerStatus]
 ) -> Response[str]:
@@ -110,7 +108,7 @@ async def index_page(
         address=escape(str(request.base_url).rstrip("/")),
         links="".join(f'<tr><td><a href="{path}">{path}</a><td>{what}' for path, what in _LINKS.items()),
     )
-    return Response(page, media_type=HTML, headers=_POLICY)
+    return Response(page, media_type=_HTML, headers=_POLICY)
 
 
 def _state_sentence(health: Health) -> str:

@@ -28,6 +28,9 @@ _TEXT = (
     "Durable topics fed by table changes. Errors are problem+json (RFC 9457) with two more members: `retriable`, whether the"
     " same request may succeed when sent again, and `outcome`, whether it is known to have had no effect."
 )
+BODY = "body"
+RESPONSE = "response"
+RESPONSE_TYPES = "response_types"
 
 
 @get(PATH, opt={"response": dict[str, Any]})
@@ -138,11 +141,6 @@ def _parameter_shapes(handler: HTTPRouteHandler) -> dict[str, tuple[Any, bool]]:
         for name, field in handler.parsed_fn_signature.parameters.items()
         if name not in _INJECTED
     }
-
-
-BODY = "body"
-RESPONSE = "response"
-RESPONSE_TYPES = "response_types"
 
 
 def describe_endpoint(

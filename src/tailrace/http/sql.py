@@ -25,6 +25,9 @@ from tailrace.model.errors import InvalidRequestError
 from tailrace.model.limits import Limits
 from tailrace.sql.results import Result, ResultEncoder, ResultStream
 
+_log = logging.getLogger("tailrace.http")
+_INLINE_ROWS = 1_000
+
 SqlParameters = Sequence[Any] | Mapping[str, Any]
 
 
@@ -43,10 +46,6 @@ class NoSqlEngine:
 
     async def stream(self, text: str, params: SqlParameters, encoder: ResultEncoder, answer: ReadAnswer) -> ResultStream:
         raise InvalidRequestError("this server does not run SQL")
-
-
-_log = logging.getLogger("tailrace.http")
-_INLINE_ROWS = 1_000
 
 
 @post(

@@ -39,6 +39,17 @@ from tailrace.model.limits import Limits
 from tailrace.model.names import parse_pattern
 
 SSE_TYPE = "text/event-stream"
+_LAST_EVENT_ID = "last-event-id"
+_TRY_AGAIN_LATER = 1013
+_SERVICE_RESTART = 1012
+_NUMBER = re.compile("[0-9]{1,19}")
+_NOTHING_SEEN = "-1"
+_SHOWN_CHARACTERS = 40
+_QUERY = ("pattern", "cursor", "after", "corrupt_batches")
+SeenCursor = Annotated[str, Meta(pattern="^(-1|[0-9]*)$")]
+_HEADERS = [(b"content-type", SSE_TYPE.encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
+
+T = TypeVar("T", bytes, str)
 
 
 class EncodedOnce:
@@ -100,19 +111,6 @@ def _sse_events(batch: EventBatch) -> bytes:
 
 def _json_events(batch: EventBatch) -> bytes:
     return msgspec.json.encode([to_read_message(batch.topic, batch.partition, record) for record in batch.records])[1:-1]
-
-
-T = TypeVar("T", bytes, str)
-
-_LAST_EVENT_ID = "last-event-id"
-_TRY_AGAIN_LATER = 1013
-_SERVICE_RESTART = 1012
-_NUMBER = re.compile("[0-9]{1,19}")
-_NOTHING_SEEN = "-1"
-_SHOWN_CHARACTERS = 40
-_QUERY = ("pattern", "cursor", "after", "corrupt_batches")
-SeenCursor = Annotated[str, Meta(pattern="^(-1|[0-9]*)$")]
-_HEADERS = [(b"content-type", SSE_TYPE.encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
 
 
 @get("/api/subscribe", tags=["subscriptions"], opt=describe_endpoint(response_types={SSE_TYPE: str}))

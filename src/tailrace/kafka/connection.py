@@ -79,7 +79,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=self._limits.unsent_bytes)
         limit = self._shared.registry.opened(self)
         if limit:
-            self._close(limit, f"{self.client.host} was rejected: {limit} reached ({getattr(self._limits, limit)})")
+            self._close(limit, f"{self.client.host} was rejected: limit {limit} reached ({getattr(self._limits, limit)})")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._state = ConnectionState.CLOSED

@@ -42,6 +42,16 @@ from tailrace.wire.message import Api, KafkaMessage, versions_with
 from tailrace.wire.message_codec import MessageCodec, MessageSource, skip_tags
 from tailrace.wire.messages.cluster import API_VERSIONS_API, ApiVersion, ApiVersionsResponse
 
+_log = logging.getLogger(__name__)
+
+API_KEY = Struct(">h")
+_REQUEST_HEAD = Struct(">hhih")
+_RESPONSE_HEAD = Struct(">ii")
+_FLEXIBLE_RESPONSE_HEAD = Struct(">iib")
+_SIZE_BYTES = 4
+_UNKNOWN_SERVER_ERROR = -1
+_UNSUPPORTED_VERSION = 35
+
 ResponseParts = Sequence[Buffer] | None
 """The parts of a response, its size first, or `None` if the client expects no response."""
 
@@ -92,17 +102,6 @@ class PendingResponse:
         self.on_settled = None
         if self.task is not None:
             self.task.cancel()
-
-
-_log = logging.getLogger(__name__)
-
-API_KEY = Struct(">h")
-_REQUEST_HEAD = Struct(">hhih")
-_RESPONSE_HEAD = Struct(">ii")
-_FLEXIBLE_RESPONSE_HEAD = Struct(">iib")
-_SIZE_BYTES = 4
-_UNKNOWN_SERVER_ERROR = -1
-_UNSUPPORTED_VERSION = 35
 
 
 class KafkaClient(NamedTuple):

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+_PREFIX = "tailrace_kafka_"
+
 
 class Traffic:
     def __init__(self) -> None:
@@ -21,9 +23,6 @@ class Traffic:
         self.bytes_out = 0
         self.held_bytes = 0
         """Bytes of requests that are being received or answered."""
-
-
-_PREFIX = "tailrace_kafka_"
 
 
 class KafkaCollector(Collector):

@@ -65,6 +65,7 @@ class RequestReader:
 
     @property
     def has_unparsed(self) -> bool:
+        """Return whether bytes wait to be parsed."""
         return bool(self._unparsed)
 
     def buffer(self) -> Buffer:
@@ -96,7 +97,7 @@ class RequestReader:
         return True
 
     def can_parse_more(self) -> bool:
-        """Return whether another request has begun to arrive and there is room for one."""
+        """Return whether another request has begun to arrive and there is memory for it."""
         return len(self._unparsed) >= _SIZE_BYTES and self._partial is None and not self.is_full()
 
     def parse_more(self) -> None:
@@ -148,6 +149,8 @@ class RequestReader:
         self.release(0, self._held_bytes)
         self._partial = None
         self._unparsed = b""
+        # It refers to the connection, which would live on in a cycle until the next garbage collection, and these are rare.
+        self._wait_for_memory = _ignore
 
     def _parse(self, data: memoryview) -> None:
         """Cut bytes into requests as far as there is memory for them, and keep the rest."""
@@ -216,6 +219,10 @@ class _PartialRequest:
         self.room = len(data)
         """The bytes that it may have by now."""
         self.began_at = began_at
+
+
+def _ignore() -> None:
+    pass
 
 
 def _room_for(size: int, received: int) -> int:

@@ -1,7 +1,9 @@
 """Connections over real sockets: framing, the order of responses, errors, lost clients, stopping, and all bounds."""
 
 import asyncio
+import gc
 import logging
+import weakref
 
 import pytest
 
@@ -397,3 +399,20 @@ async def test_log_lines_about_bad_clients_are_bounded(caplog: pytest.LogCapture
                 assert await side.is_closed()
         assert server.traffic.closed["frame_size"] == 60
         assert len(caplog.records) < 60
+
+
+@on_loop
+async def test_a_closed_connection_is_freed_without_the_garbage_collector() -> None:
+    async with served() as server:
+        side = await server.connect()
+        await side.send(BEAT)
+        assert await side.correlation_id() == 7
+        (connection,) = server.listener.registry.connections
+        freed = weakref.ref(connection)
+        del connection
+        gc.disable()
+        try:
+            side.writer.close()
+            await until(lambda: freed() is None)
+        finally:
+            gc.enable()

@@ -35,6 +35,16 @@ from tailrace.wire.messages.fetch import (
     OffsetForLeaderTopicResult,
 )
 
+_LATEST = -1
+_EARLIEST = -2
+_NEWEST = -3
+_EARLIEST_LOCAL = -4
+_LATEST_TIERED = -5
+_EARLIEST_PENDING_UPLOAD = -6
+_TIERED = (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD)
+"""Questions about tiered storage, which the server does not have."""
+_UNSUPPORTED_VERSION = 35
+
 
 class FetchHandlers:
     def __init__(self, broker: Broker, sessions: FetchSessions) -> None:
@@ -122,17 +132,6 @@ def _fetched(wanted: WantedPartition, answer: PartitionBatches, isolation: Isola
         code = UnknownTopicError.kafka_code
     aborted = answer.aborted if isolation is Isolation.READ_COMMITTED else None
     return FetchedPartition(wanted.key[2], code, end, answer.last_stable_offset, start, answer.batches, aborted)
-
-
-_LATEST = -1
-_EARLIEST = -2
-_NEWEST = -3
-_EARLIEST_LOCAL = -4
-_LATEST_TIERED = -5
-_EARLIEST_PENDING_UPLOAD = -6
-_TIERED = (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD)
-"""Questions about tiered storage, which the server does not have."""
-_UNSUPPORTED_VERSION = 35
 
 
 class ListOffsetsHandlers:

@@ -47,6 +47,12 @@ from tailrace.wire.messages.topics import (
 _NULL_NAMES_SINCE = 12
 _MAX_PARTITIONS = 2_000
 """The most partitions in one response to DescribeTopicPartitions, as in Kafka."""
+_GROUP = 0
+_TRANSACTION = 1
+_INVALID_REQUEST = 42
+_TRANSACTIONS = "transaction.version"
+_WITH_EPOCHS = 2
+"""Tells clients that each transaction gets an epoch and that writing to a partition adds it."""
 
 
 class MetadataHandlers:
@@ -176,11 +182,6 @@ def _described_partition(number: int) -> DescribeTopicPartitionsResponsePartitio
     )
 
 
-_GROUP = 0
-_TRANSACTION = 1
-_INVALID_REQUEST = 42
-
-
 class ClusterHandlers:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -222,11 +223,6 @@ class ClusterHandlers:
                 for key in request.coordinator_keys
             ),
         )
-
-
-_TRANSACTIONS = "transaction.version"
-_WITH_EPOCHS = 2
-"""Tells clients that each transaction gets an epoch and that writing to a partition adds it."""
 
 
 class VersionHandlers:

@@ -64,6 +64,16 @@ _FENCED_SINCE = {
 """The first versions whose clients know PRODUCER_FENCED."""
 _GROUP_ADDED_SINCE = 5
 _EPOCH_BUMPED_SINCE = 5
+_LAST_WITHOUT_PREPARING = 5
+"""Later versions of InitProducerId are for two-phase commits with an external coordinator."""
+_INIT_FENCED_SINCE = 4
+_NO_PRODUCER = -1
+_LAST_WITHOUT_PATTERNS = 1
+"""Later versions of ListTransactions take regular expressions, with which a client can block the server."""
+_STATES = frozenset(
+    ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
+)
+"""All states of Kafka's transactions. Ours are never in one of the Prepare states."""
 
 
 class TransactionHandlers:
@@ -185,12 +195,6 @@ def _code(context: RequestContext, error: TailraceError | None) -> int:
     return group_error_code(error)
 
 
-_LAST_WITHOUT_PREPARING = 5
-"""Later versions are for two-phase commits with an external coordinator."""
-_INIT_FENCED_SINCE = 4
-_NO_PRODUCER = -1
-
-
 class ProducerHandlers:
     def __init__(self, broker: Broker) -> None:
         self._producers = broker.producers
@@ -215,14 +219,6 @@ class ProducerHandlers:
         except TailraceError as error:
             return InitProducerIdResponse(error_code=group_error_code(error))
         return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
-
-
-_LAST_WITHOUT_PATTERNS = 1
-"""Later versions of ListTransactions take regular expressions, with which a client can block the server."""
-_STATES = frozenset(
-    ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
-)
-"""All states of Kafka's transactions. Ours are never in one of the Prepare states."""
 
 
 class TransactionQueryHandlers:
