@@ -1,1 +1,1 @@
-"""What Spark writes: pipelines and writers, each batch once, with marks that say how far they have come."""
+"""What Spark publishes: pipelines and writers, whose batches take effect exactly once, with marks for their progress."""

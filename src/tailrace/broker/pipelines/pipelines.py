@@ -1,7 +1,7 @@
-"""Pipelines: who may run one, how far each has come, and the publish of what its tasks have staged, once.
+"""Pipelines: their leases, their marks, and the publishing of what their tasks have staged.
 
-What a pipeline publishes and the move of its marks are one frame. A chunk whose marks have moved already is skipped, so a
-batch that is sent again after a crash, by whatever way, takes effect once.
+What a pipeline publishes and the move of its marks are one frame. A chunk whose marks have moved already is skipped, so a batch
+that is sent again, after a crash or otherwise, takes effect once.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -82,44 +82,44 @@ class Pipelines:
             )
 
     def marks(self, name: str) -> dict[str, int]:
-        """How far the pipeline has come in each of its sources."""
+        """Return the position of the pipeline in each of its sources."""
         prefix = keys.marks_of(name)
         return {key[len(prefix) :].decode(): read_mark(value) for key, value in self._store.range(prefix)}
 
     async def lease(self, name: str, owner: str, *, take_over: bool = False) -> Lease:
-        """Become the one that runs the pipeline. Refused while another one does, unless it is taken over."""
+        """Take the lease of the pipeline. Fails while another owner has it, unless it is taken over."""
         pipeline = self._get_or_make(name)
         if self._is_running(pipeline) and not take_over and pipeline.stored.owner != owner:
             raise PipelineFencedError(
-                f"pipeline {name!r} is run by {pipeline.stored.owner}, heard of {self._silent_ms(pipeline)} ms ago; stop it"
+                f"pipeline {name!r} is run by {pipeline.stored.owner}, last seen {self._silent_ms(pipeline)} ms ago; stop it"
                 f" and try again after {self._limits.pipeline_lease_seconds} s, or take it over"
             )
-        # At once, not when it is durable: of two that ask at the same time, the second must find the first.
+        # Before it is durable: of two requests at the same time, the second must see the first.
         pipeline.stored = stored = _Stored(pipeline.stored.epoch + 1, owner)
         pipeline.report = PipelineReport()
-        self._heard_of(pipeline)
+        self._mark_seen(pipeline)
         changes = Changes(puts=((keys.pipeline_key(name), msgspec.msgpack.encode(stored)),))
         await self._committer.submit(Change(lambda: changes, lambda _: None))
         return Lease(name, stored.epoch, self.marks(name))
 
     async def release(self, name: str, epoch: int) -> None:
-        """Stop running it: the next one need not wait."""
+        """Release the lease, so that the next owner need not wait."""
         self._holder(name, epoch).seen_at = None
 
     async def pin(self, name: str, epoch: int, starts: Mapping[str, int]) -> dict[str, int]:
-        """Where to begin in each source that the pipeline has not come to yet. All its marks, after that."""
+        """Set the start of each source that has no mark yet. Return all marks."""
         return await self._set_marks(name, epoch, starts, lambda at, _: at == NO_MARK)
 
     async def skip(self, name: str, epoch: int, starts: Mapping[str, int], gone: Iterable[str]) -> dict[str, int]:
-        """Go on to where there is something to do, never back, and forget sources that are gone. All its marks, after that."""
+        """Move marks forward to these positions, never back, and remove those of deleted sources. Return all marks."""
         return await self._set_marks(name, epoch, starts, lambda at, start: at < start, gone)
 
     def check_epoch(self, name: str, epoch: int) -> None:
-        """Raises if somebody else runs the pipeline by now."""
+        """Raise an error if another owner has taken over the pipeline."""
         self._holder(name, epoch)
 
     async def stage(self, name: str, stage: str, part: int, body: bytes) -> None:
-        """Keep what a task has made until it is published."""
+        """Keep the chunks of a task until they are published."""
         for chunk in decode_staged_chunks(body):
             for staged in chunk.batches:
                 if not is_unwanted(self._context, staged):
@@ -127,17 +127,17 @@ class Pipelines:
         await self._threads.run(self._check_and_stage, stage, part, body)
 
     async def publish(self, name: str, epoch: int, stages: Sequence[Stage]) -> StagedPublish:
-        """Publish the stages, in their order: each chunk with its own moves, in as few frames as their size allows."""
+        """Publish the stages in their order, each chunk with its moves of marks, in as few frames as possible."""
         pipeline = self._holder(name, epoch)
-        self._heard_of(pipeline)
+        self._mark_seen(pipeline)
         chunks = staged_chunks(self._threads, self._staging, stages)
 
-        def check_right() -> None:
+        def check_lease() -> None:
             _check_epoch(name, pipeline, epoch)
 
         async def frames() -> AsyncIterator[PublishChunks]:
             async for frame in frames_of(chunks, self._limits.group_commit_bytes):
-                yield PublishChunks(self._context, name, frame, check_right=check_right)
+                yield PublishChunks(self._context, name, frame, check_lease=check_lease)
 
         done = await submit_in_turn(self._committer, frames())
         await self.discard(stages)
@@ -147,9 +147,9 @@ class Pipelines:
     async def write(self, name: str, stages: Sequence[Stage], move: MarkMove, wait_seconds: float) -> StagedPublish | None:
         """Publish what a writer without a lease has staged. See `StagedWrites.write`."""
         if name in self._known:
-            raise InvalidRequestError(f"{name!r} is a pipeline with a lease; only its holder publishes, with the epoch of it")
+            raise InvalidRequestError(f"{name!r} is a pipeline with a lease; only its owner can publish, with its epoch")
         check_pipeline_name(name, self._limits)
-        await self._writers.heard_of(name)
+        await self._writers.touch(name)
         return await self._writes.write(name, stages, move, wait_seconds)
 
     async def discard(self, stages: Sequence[Stage]) -> None:
@@ -158,12 +158,12 @@ class Pipelines:
     def report(self, name: str, epoch: int, report: PipelineReport) -> None:
         pipeline = self._holder(name, epoch)
         pipeline.report = report
-        self._heard_of(pipeline)
+        self._mark_seen(pipeline)
 
     async def clean(self) -> None:
-        """Forget stages that nobody published, and writers that have been silent for long."""
+        """Remove stages that were never published, and writers that have been idle for long."""
         await self._writes.clean()
-        await self._writers.forget_silent()
+        await self._writers.forget_idle()
 
     def _check_and_stage(self, stage: str, part: int, body: bytes) -> None:
         check_staged(body, self._context.checks)
@@ -172,7 +172,7 @@ class Pipelines:
     async def _set_marks(
         self, name: str, epoch: int, starts: Mapping[str, int], applies: Callable[[int, int], bool], gone: Iterable[str] = ()
     ) -> dict[str, int]:
-        """Set those marks for which it applies, given where they stand and where they are to stand."""
+        """Set each mark for which `applies` is true of its present and its new position."""
         pipeline = self._holder(name, epoch)
         known = self.marks(name)
         if len(known.keys() | starts.keys()) - len(known.keys() & set(gone)) > self._limits.pipeline_marks:
@@ -210,13 +210,13 @@ class Pipelines:
         return pipeline
 
     def _reported(self, pipeline: "_Pipeline") -> PipelineReport:
-        """What it said last, or that it ended without a word."""
+        """Return its last report, or that it ended without releasing the lease."""
         if pipeline.seen_at is None or self._is_running(pipeline) or pipeline.report.last_error is not None:
             return pipeline.report
         return msgspec.structs.replace(
             pipeline.report,
-            last_error=f"not heard of for {self._limits.pipeline_lease_seconds} s, and it did not stop by itself: its process"
-            " was killed, hangs or can't reach the server. Look at its output and start it again",
+            last_error=f"no heartbeat for {self._limits.pipeline_lease_seconds} s, and the lease was not released: its process"
+            " was killed, hangs or can't reach the server. Check its output and start it again",
         )
 
     def _is_running(self, pipeline: "_Pipeline") -> bool:
@@ -225,7 +225,7 @@ class Pipelines:
     def _silent_ms(self, pipeline: "_Pipeline") -> int:
         return 0 if pipeline.seen_at is None else int((self._clock.monotonic() - pipeline.seen_at) * 1000)
 
-    def _heard_of(self, pipeline: "_Pipeline") -> None:
+    def _mark_seen(self, pipeline: "_Pipeline") -> None:
         pipeline.seen_at = self._clock.monotonic()
         pipeline.seen_ms = self._clock.now_ms()
 
@@ -241,7 +241,7 @@ class _Pipeline:
     def __init__(self, stored: _Stored) -> None:
         self.stored = stored
         self.seen_at: float | None = None
-        """`None` when nobody runs it."""
+        """When the last heartbeat came; `None` if nobody has the lease."""
         self.seen_ms = 0
         self.published_at: float | None = None
         """When it last published something, since the server was started."""
@@ -251,5 +251,5 @@ class _Pipeline:
 def _check_epoch(name: str, pipeline: _Pipeline, epoch: int) -> None:
     if pipeline.stored.epoch != epoch:
         raise PipelineFencedError(
-            f"pipeline {name!r} was taken over: its epoch is {pipeline.stored.epoch}, not {epoch}. This one must stop"
+            f"pipeline {name!r} was taken over: its epoch is {pipeline.stored.epoch}, not {epoch}. This process must stop"
         )

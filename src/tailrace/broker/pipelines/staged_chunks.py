@@ -1,8 +1,9 @@
-"""What tasks have staged, on its way into the log: whole chunks, each with the moves of its marks.
+"""The publishing of staged chunks: each is committed as a whole, with the moves of its marks.
 
-Chunks go into as few frames as their size allows. One whose marks have moved already is left out, so whatever is sent again
-takes effect once. Topics and tables are known by id, and whether they are still there is decided with the frame: what was
-made of a table that is dropped meanwhile, or for a topic that is, comes to nothing, whoever has the name by then.
+A mark is the position of a pipeline or a writer in one of its sources. It moves in the frame that holds what was made of the
+source up to there. Chunks go into as few frames as possible. A chunk whose marks have moved already is skipped, so a chunk that
+is sent again takes effect once. Topics and tables are known by id, and it is decided with the frame whether they still exist:
+what was made from a table or for a topic that is dropped meanwhile is left out, even if another one has the name by then.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from tailrace.wire.staged_chunks import StagedBatch, StagedChunk, decode_staged_
 
 _FRAMES_IN_FLIGHT = 3
 _FRAME_BATCHES = 2_000
-"""Each is looked at before the frame is submitted, and nobody else is served meanwhile."""
+"""Each is checked on the event loop before the frame is submitted, which blocks all other requests."""
 
 
 class Stage(NamedTuple):
@@ -37,19 +38,19 @@ class Stage(NamedTuple):
 
 
 async def staged_chunks(threads: ReadThreads, staging: Staging, stages: Sequence[Stage]) -> AsyncIterator[StagedChunk]:
-    """The chunks of the stages, in their order. One part is in memory at a time."""
+    """Yield the chunks of the stages, in their order. One part is in memory at a time."""
     for stage in stages:
         for part in range(stage.parts):
             for chunk in decode_staged_chunks(await threads.run(staging.read, stage.name, part)):
                 yield chunk
 
 
-async def frames_of(chunks: AsyncIterator[StagedChunk], most_bytes: int) -> AsyncIterator[list[StagedChunk]]:
-    """Chunks that go into one frame together, none of it empty. A chunk larger than that is a frame of its own."""
+async def frames_of(chunks: AsyncIterator[StagedChunk], max_bytes: int) -> AsyncIterator[list[StagedChunk]]:
+    """Yield the chunks of one frame after the other. A chunk larger than `max_bytes` is a frame of its own."""
     frame: list[StagedChunk] = []
     size = batches = 0
     async for chunk in chunks:
-        if frame and (size + chunk.size > most_bytes or batches + len(chunk.batches) > _FRAME_BATCHES):
+        if frame and (size + chunk.size > max_bytes or batches + len(chunk.batches) > _FRAME_BATCHES):
             yield frame
             frame, size, batches = [], 0, 0
         frame.append(chunk)
@@ -60,7 +61,7 @@ async def frames_of(chunks: AsyncIterator[StagedChunk], most_bytes: int) -> Asyn
 
 
 async def submit_in_turn(committer: Committer, frames: AsyncIterator["PublishChunks"]) -> StagedPublish:
-    """A few frames are under way at a time. The first that fails is told; those behind it fail with it."""
+    """Submit frames in order, a few at a time. Raise the first error; the frames after it fail too."""
     done = StagedPublish(0, 0, 0)
     in_flight: deque[asyncio.Future[StagedPublish]] = deque()
     try:
@@ -71,29 +72,29 @@ async def submit_in_turn(committer: Committer, frames: AsyncIterator["PublishChu
         while in_flight:
             done = done.plus(await in_flight.popleft())
     finally:
-        # Nobody needs to hear the failure of each.
+        # Only the first error is raised.
         await asyncio.gather(*in_flight, return_exceptions=True)
     return done
 
 
 def checked(context: PublishContext, staged: StagedBatch) -> CheckedBatch:
-    """Raises where the batch can't be stored. Its records were checked when it was staged."""
+    """Raise an error if the batch can't be stored. Its records were checked when it was staged."""
     read = read_batch_for(live_topic(context, staged), staged.partition, staged.batch, context.limits)
     if read.header.producer_id != NO_PRODUCER:
-        raise InvalidRequestError("staged batches belong to no producer; their marks say how often they count")
+        raise InvalidRequestError("staged batches must have no producer id; their marks prevent duplicates")
     return checked_batch(read, read.header.max_timestamp, context.clock.now_ms(), context.limits)
 
 
 def check_staged(body: bytes, checks: RecordChecks) -> None:
-    """Check the records of what is about to be staged. Takes long; may be called from any thread."""
+    """Check the records of a body before it is staged. Takes long; may be called from any thread."""
     for chunk in decode_staged_chunks(body):
         for staged in chunk.batches:
             header = check_batch(staged.batch)
             newest = checks.check(staged.batch, header)
             if newest != header.max_timestamp and not header.attributes & TIMESTAMP_TYPE_MASK:
                 raise InvalidRecordsError(
-                    f"a staged batch for topic {staged.topic!r} says that its newest timestamp is {header.max_timestamp},"
-                    f" and it is {newest}"
+                    f"the header of a staged batch for topic {staged.topic!r} has the newest timestamp {header.max_timestamp},"
+                    f" but its records have {newest}"
                 )
 
 
@@ -105,14 +106,14 @@ def live_topic(context: PublishContext, staged: StagedBatch) -> LiveTopic:
 
 
 def is_unwanted(context: PublishContext, staged: StagedBatch) -> bool:
-    """Whether nobody wants the batch any more, because the topic is gone that it needs."""
+    """Return whether the batch is to be left out, because the topic that it needs was deleted."""
     return staged.needs is not None and context.topics.by_id(staged.needs) is None
 
 
 class PublishChunks(Proposal[StagedPublish]):
-    """Some chunks in one frame."""
+    """Publishes some chunks in one frame."""
 
-    __slots__ = ("_check_right", "_chunks", "_context", "_name", "_placed", "_puts", "_skipped", "_windows")
+    __slots__ = ("_check_lease", "_chunks", "_context", "_name", "_placed", "_puts", "_skipped", "_windows")
 
     def __init__(
         self,
@@ -120,14 +121,14 @@ class PublishChunks(Proposal[StagedPublish]):
         name: str,
         chunks: Sequence[StagedChunk],
         *,
-        check_right: Callable[[], None] | None = None,
+        check_lease: Callable[[], None] | None = None,
         puts: Mapping[bytes, bytes | None] | None = None,
     ) -> None:
-        """`check_right` raises if the pipeline is run by somebody else by now; `puts` is state that changes with the frame."""
+        """`check_lease` raises if another owner has taken over the pipeline; `puts` is state that changes with the frame."""
         self._context = context
         self._name = name
         self._chunks = chunks
-        self._check_right = check_right
+        self._check_lease = check_lease
         self._puts = puts or {}
         self._placed: list[PlacedAppend] = []
         self._windows: DedupWindows | None = None
@@ -138,8 +139,8 @@ class PublishChunks(Proposal[StagedPublish]):
         return sum(chunk.size for chunk in self._chunks)
 
     def decide(self) -> Changes | None:
-        if self._check_right is not None:
-            self._check_right()
+        if self._check_lease is not None:
+            self._check_lease()
         draft = Draft(self._context.store)
         windows = self._windows = DedupWindows(self._context.dedup, draft)
         self._placed = []
@@ -159,7 +160,7 @@ class PublishChunks(Proposal[StagedPublish]):
         return None if draft.is_empty else draft.changes()
 
     def _has_lost_its_source(self, chunk: StagedChunk) -> bool:
-        """Whether the router has read it from a table that is gone. What a table has changed goes with it."""
+        """Return whether the router has read it from a table that was dropped. The changes of a table are dropped with it."""
         if self._name != ROUTER:
             return False
         sources = (changes_of(move.source) for move in chunk.moves)
@@ -190,7 +191,7 @@ def mark_at(draft: Draft, name: str, source: str) -> int:
 
 
 def is_applied(draft: Draft, name: str, moves: Sequence[MarkMove]) -> bool:
-    """Whether the pipeline is past all of these moves. Raises where it stands elsewhere than a move begins."""
+    """Return whether all these moves are done already. Raise an error if a mark is not where its move starts."""
     past = 0
     for source, before, after in moves:
         at = mark_at(draft, name, source)
@@ -198,9 +199,9 @@ def is_applied(draft: Draft, name: str, moves: Sequence[MarkMove]) -> bool:
             past += 1
         elif before is not None and at != before:
             raise PipelineConflictError(
-                f"pipeline {name!r} stands at {at} in {source!r}, and the step goes from {before} to {after}: start again from"
-                " the mark"
+                f"the mark of pipeline {name!r} in {source!r} is {at}, and the step goes from {before} to {after}: start again"
+                " from the mark"
             )
     if past and past < len(moves):
-        raise PipelineConflictError(f"some steps of a chunk of pipeline {name!r} have been done and others not: {list(moves)}")
+        raise PipelineConflictError(f"only some steps of a chunk of pipeline {name!r} were done already: {list(moves)}")
     return bool(moves) and past == len(moves)

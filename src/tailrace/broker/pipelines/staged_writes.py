@@ -1,11 +1,11 @@
-"""What Spark jobs and queries of users write: each batch of a writer takes effect once, whatever its size and whatever dies.
+"""Writes of users' Spark jobs and queries: each batch of a writer takes effect exactly once, whatever its size.
 
-A batch that fits into a frame is one, together with the move of the writer's mark. A larger one is **decided** first: its
-stages are made durable, and a commit says that they are to be published. From then on it is the server's own task, also after
-a restart: frame by frame, each with a mark of how far it is, and at the end the writer's mark. Nothing depends on whether the
-writer comes again, nor on whether it would stage the same rows in the same order.
+A batch that fits into a frame is committed in one, together with the move of the writer's mark. A larger one is **decided**
+first: its stages are made durable, and a commit says that they will be published. From then on the server finishes it by
+itself, also after a restart: frame by frame, each with a mark of its progress, and at the end the writer's mark. It does not
+matter whether the writer asks again, or would stage the same rows in the same order.
 
-One batch of a writer is under way at a time. Whoever asks for the same again waits for that.
+A writer has one batch in progress at a time. A repeated request for the same batch waits for it.
 """
 
 import asyncio
@@ -41,19 +41,19 @@ from tailrace.wire.staged_chunks import StagedBatch, StagedChunk
 _log = logging.getLogger(__name__)
 
 _BATCHES = "_batches"
-"""The source in which a large write counts its own batches."""
+"""The source whose mark counts the published batches of a large write."""
 _NOTHING = StagedPublish(0, 0, 0)
 _UNSYNCED_SECONDS = 10.0
-"""Longer than a `relaxed` log takes to sync what it has answered."""
+"""Longer than a `relaxed` log takes to sync what it has acknowledged."""
 
 
 class DecidedWrite(msgspec.Struct, frozen=True, array_like=True):
-    """A large write that will happen."""
+    """A large write that will be finished."""
 
     stages: tuple[Stage, ...]
     source: str
     number: int
-    """Where the writer's mark stands when it is done."""
+    """The writer's mark after the write."""
 
 
 class StagedWrites:
@@ -73,10 +73,10 @@ class StagedWrites:
         self._staging = staging
         self._limits = limits
         self._turns = asyncio.Semaphore(limits.staged_writes)
-        self._under_way: dict[str, _RunningWrite] = {}
+        self._running: dict[str, _RunningWrite] = {}
         self._decided: dict[str, DecidedWrite] = {}
         self._kept: set[str] = set()
-        """Stages of writes that are decided or about to be."""
+        """The stages of writes that are decided or about to be."""
         self._resuming: asyncio.Task[None] | None = None
         self._removing: set[asyncio.Task[None]] = set()
 
@@ -89,8 +89,8 @@ class StagedWrites:
             self._resuming = asyncio.create_task(self.resume())
 
     async def close(self) -> None:
-        """What is decided goes on when the server is back; what is not comes to nothing."""
-        tasks: list[asyncio.Task[Any]] = [under_way.task for under_way in self._under_way.values()]
+        """Stop all writes. Those that are decided continue after a restart; others are lost."""
+        tasks: list[asyncio.Task[Any]] = [running.task for running in self._running.values()]
         if self._resuming is not None:
             tasks.append(self._resuming)
         tasks += self._removing
@@ -99,57 +99,57 @@ class StagedWrites:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def is_busy(self, name: str) -> bool:
-        """Whether something of this writer is under way or will be."""
-        return name in self._under_way or name in self._decided
+        """Return whether a write of this writer is in progress or decided."""
+        return name in self._running or name in self._decided
 
     async def write(self, name: str, stages: Sequence[Stage], move: MarkMove, wait_seconds: float) -> StagedPublish | None:
-        """Publish the stages, in their order, and move the mark. `None` if that is not done yet: it goes on, ask again."""
+        """Publish the stages in their order, and move the mark. Return `None` if that takes longer: it continues, ask again."""
         asked = _WriteRequest(tuple(stages), move)
         deadline = self._committer.loop.time() + wait_seconds
         while True:
-            under_way = self._under_way.get(name) or self._begin(name, asked)
-            await asyncio.wait((under_way.task,), timeout=deadline - self._committer.loop.time())
-            if not under_way.task.done():
+            running = self._running.get(name) or self._begin(name, asked)
+            await asyncio.wait((running.task,), timeout=deadline - self._committer.loop.time())
+            if not running.task.done():
                 return None
-            if under_way.task.cancelled():
-                raise StoreClosedError("the broker is closing; ask again when it is back")
-            if under_way.asked == asked:
-                return under_way.task.result()
+            if running.task.cancelled():
+                raise StoreClosedError("the server is stopping; try again when it is back")
+            if running.asked == asked:
+                return running.task.result()
 
     async def resume(self) -> None:
-        """Go on with what is decided and not done, as after a restart or a full disk."""
+        """Continue writes that are decided and not done, after a restart or a full disk."""
         for name in list(self._decided):
-            under_way = self._under_way.get(name) or self._begin(name, None)
-            await asyncio.wait((under_way.task,))
-            error = None if under_way.task.cancelled() else under_way.task.exception()
+            running = self._running.get(name) or self._begin(name, None)
+            await asyncio.wait((running.task,))
+            error = None if running.task.cancelled() else running.task.exception()
             if error is not None:
-                _log.error("the write of %s was decided and can't be finished now: %s", name, error)
+                _log.error("the large write of %s can't be finished now: %s", name, error)
 
     async def discard(self, stages: Sequence[Stage]) -> None:
-        """Forget stages that will not be published. What is decided stays, whatever the writer has heard of it."""
+        """Remove stages that will not be published. Those of decided writes stay, even if the writer does not know of it."""
         await self._remove([stage for stage in stages if stage.name not in self._kept])
 
     async def clean(self) -> None:
-        """Forget stages that nobody published, and try again what could not be finished."""
+        """Remove stages that were never published, and retry writes that could not be finished."""
         await self._threads.run(self._staging.remove_older_than, self._limits.staged_seconds, frozenset(self._kept))
         await self.resume()
 
     def _begin(self, name: str, asked: "_WriteRequest | None") -> "_RunningWrite":
-        if len(self._under_way) >= self._limits.waiting_publishes:
+        if len(self._running) >= self._limits.waiting_publishes:
             raise OverloadedError(
-                f"{len(self._under_way)} writes are under way, as many as waiting_publishes allows; try again"
+                f"{len(self._running)} writes are in progress, as many as waiting_publishes allows; try again"
             )
 
         def ended(task: asyncio.Task[StagedPublish]) -> None:
-            del self._under_way[name]
+            del self._running[name]
             if not task.cancelled():
-                # Whoever waits is told; it is no fault if nobody does any more.
+                # Marks the exception as retrieved, because nobody may wait for it any more.
                 task.exception()
 
         task = asyncio.create_task(self._run(name, asked))
         task.add_done_callback(ended)
-        under_way = self._under_way[name] = _RunningWrite(asked, task)
-        return under_way
+        running = self._running[name] = _RunningWrite(asked, task)
+        return running
 
     async def _run(self, name: str, asked: "_WriteRequest | None") -> StagedPublish:
         async with self._turns:
@@ -167,8 +167,8 @@ class StagedWrites:
             try:
                 done = await self._committer.submit(PublishChunks(self._context, name, [StagedChunk([move], batches)]))
             except LimitExceededError:
-                # What a topic remembers to find duplicates may take more room than the records. Whatever else it is, is told
-                # by the check before the decision.
+                # A topic's window for duplicates may take more room than the records. Any other cause is found by the check
+                # before the decision.
                 pass
             else:
                 await self._remove(stages)
@@ -176,7 +176,7 @@ class StagedWrites:
         return await self._finish(name, await self._decide(name, stages, move))
 
     async def _in_one_frame(self, stages: Sequence[Stage]) -> list[StagedBatch] | None:
-        """All that is staged; `None` if it is more than a frame takes."""
+        """Return all staged batches; `None` if they are too large for one frame."""
         batches: list[StagedBatch] = []
         size = 0
         async for chunk in staged_chunks(self._threads, self._staging, stages):
@@ -187,7 +187,7 @@ class StagedWrites:
         return batches
 
     async def _decide(self, name: str, stages: Sequence[Stage], move: MarkMove) -> DecidedWrite:
-        """Durable on return: from here on there is no way back."""
+        """Commit the decision to publish the stages. It is durable on return and can't be undone."""
         async for chunk in staged_chunks(self._threads, self._staging, stages):
             for staged in chunk.batches:
                 checked(self._context, staged)
@@ -220,24 +220,24 @@ class StagedWrites:
         return done
 
     async def _frames_left(self, name: str, decided: DecidedWrite) -> AsyncIterator[PublishChunks]:
-        """Frames of a few MiB: nobody sees the write as one anyhow, and others get their turn in between."""
+        """Yield the remaining frames, of a few MiB each, so that other requests are served in between."""
         mark = keys.mark_key(name, _BATCHES)
         before = read_mark(self._store.get(mark))
         single = _single_batches(staged_chunks(self._threads, self._staging, decided.stages), max(0, before))
         async for frame in frames_of(single, self._limits.group_commit_bytes):
             after = max(0, before) + len(frame)
-            # A topic that is dropped meanwhile takes its part with it.
+            # The part for a topic that is deleted meanwhile is left out.
             batches = [staged._replace(needs=staged.topic_id) for chunk in frame for staged in chunk.batches]
             yield PublishChunks(self._context, name, [StagedChunk([MarkMove(_BATCHES, before, after)], batches)])
             killpoint("large.between")
             before = after
-        # It counts itself too: it must not be taken where a frame before it has failed.
+        # It moves the mark of batches too, so that it fails if a frame before it has failed.
         ending = MarkMove(_BATCHES, before, max(0, before) + 1)
         last = StagedChunk([ending, MarkMove(decided.source, None, decided.number)], [])
         yield PublishChunks(self._context, name, [last], puts={mark: None, keys.write_key(name): None})
 
     async def _remove_later(self, stages: Sequence[Stage]) -> None:
-        """A power cut may take the end of a `relaxed` log away and bring the decision back, which needs them then."""
+        """Remove stages once the log is surely synced: they are needed if a power cut undoes the end of a `relaxed` log."""
         await asyncio.sleep(_UNSYNCED_SECONDS)
         await self._remove(stages)
 
@@ -253,12 +253,12 @@ class _WriteRequest(NamedTuple):
 
 class _RunningWrite(NamedTuple):
     asked: _WriteRequest | None
-    """`None` where a decided write goes on and nobody has asked for anything."""
+    """`None` if a decided write continues without a request."""
     task: asyncio.Task[StagedPublish]
 
 
 async def _single_batches(chunks: AsyncIterator[StagedChunk], done: int) -> AsyncIterator[StagedChunk]:
-    """All but the first so many batches, each as a chunk of its own: they move no marks that would hold them together."""
+    """Yield each batch as a chunk of its own, without the first `done` ones. No moves of marks hold them together."""
     async for chunk in chunks:
         for staged in chunk.batches:
             if done > 0:
@@ -271,46 +271,52 @@ _AT_ONCE = 1_000
 
 
 class Writers:
+    """The writers without a lease, each with a mark by which a repeated batch is recognised.
+
+    A mark is of no use once its batch can't be sent again, so writers that have been idle for long are forgotten, and the
+    longest idle ones when there are too many.
+    """
+
     def __init__(
         self, store: Store, committer: Committer, clock: Clock, limits: Limits, is_busy: Callable[[str], bool]
     ) -> None:
-        """`is_busy` says of whom nothing may be forgotten now, however long it has been silent."""
+        """`is_busy` returns whether a writer must be kept, however long it has been idle."""
         self._is_busy = is_busy
         self._store = store
         self._committer = committer
         self._clock = clock
         self._limits = limits
-        self._heard_at: OrderedDict[str, float] = OrderedDict()
-        """The longest silent first."""
+        self._active_at: OrderedDict[str, float] = OrderedDict()
+        """The longest idle first."""
 
     def __len__(self) -> int:
-        return len(self._heard_at)
+        return len(self._active_at)
 
     def load(self, with_lease: Container[str]) -> None:
-        """Those that have a mark and no lease. When they were heard of is not stored: they begin anew."""
+        """Load the writers: those with a mark and without a lease. When they were last active is not stored; it is now."""
         now = self._clock.monotonic()
         for key, _ in self._store.range(keys.MARKS):
             name = keys.pipeline_of_mark(key)
             if name not in with_lease:
-                self._heard_at[name] = now
+                self._active_at[name] = now
 
-    async def heard_of(self, name: str) -> None:
-        self._heard_at[name] = self._clock.monotonic()
-        self._heard_at.move_to_end(name)
-        if len(self._heard_at) > self._limits.writers:
+    async def touch(self, name: str) -> None:
+        self._active_at[name] = self._clock.monotonic()
+        self._active_at.move_to_end(name)
+        if len(self._active_at) > self._limits.writers:
             # Some more than needed, so that not every new writer costs a commit.
             await self._forget(self._idle()[: max(1, self._limits.writers // 100)])
 
-    async def forget_silent(self) -> None:
+    async def forget_idle(self) -> None:
         oldest = self._clock.monotonic() - self._limits.writer_seconds
-        await self._forget([name for name in self._idle() if self._heard_at[name] < oldest])
+        await self._forget([name for name in self._idle() if self._active_at[name] < oldest])
 
     def _idle(self) -> list[str]:
-        return [name for name in self._heard_at if not self._is_busy(name)]
+        return [name for name in self._active_at if not self._is_busy(name)]
 
     async def _forget(self, names: Sequence[str]) -> None:
         for name in names:
-            del self._heard_at[name]
+            del self._active_at[name]
         for first in range(0, len(names), _AT_ONCE):
             marks = [key for name in names[first : first + _AT_ONCE] for key, _ in self._store.range(keys.marks_of(name))]
             if marks:

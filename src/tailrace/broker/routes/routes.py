@@ -1,7 +1,12 @@
-"""The snapshots of routes: which run, and how far each has come.
+"""The registry of routes, and of their snapshots.
 
-A snapshot begins in the commit that puts its route in force, moves on in the commits that hold its rows, and goes with its
-route. This is the settled copy of what the store has of them. What moves them on is `sql.tables`, the only one who has rows.
+A route is a record of the topic `_routes`, which is created with the first of them. It is in force from the cursor of that
+record to the cursor of the record that drops it. The registry is the settled copy of the topic, read at the start. Checks
+include what is still in flight: a topic can't be deleted while a route to it is being added, nor the other way round. What a
+route means is defined by `sql.routes` and the pipeline; here it is a value.
+
+A snapshot starts in the commit that adds its route, advances in the commits that hold its rows, and is removed with its route.
+`sql.tables`, which has the rows, advances it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,67 +43,6 @@ from tailrace.wire.records import decode_batch, encode_batch
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(RouteSnapshot).decode
 
-
-class Snapshots:
-    """Changed on the event loop only. `find` and `running` may be asked by any thread: what they look at never changes."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._by_route: Mapping[RouteId, RouteSnapshot] = {}
-        self._running: Mapping[TableId, tuple[RouteSnapshot, ...]] = {}
-        self.rows = 0
-        """Rows told since the start of the server."""
-
-    def load(self) -> None:
-        self._replace(
-            {snapshot.route: snapshot for snapshot in (_decode(value) for _, value in self._store.range(keys.SNAPSHOTS))}
-        )
-
-    def find(self, route: RouteId) -> RouteSnapshot | None:
-        return self._by_route.get(route)
-
-    @property
-    def running(self) -> Mapping[TableId, tuple[RouteSnapshot, ...]]:
-        """Those that are not done, by table."""
-        return self._running
-
-    def progress(self, route: Route) -> tuple[SnapshotState, int]:
-        """The state of a route's snapshot and the rows that it has told."""
-        found = self._by_route.get(route.id)
-        return ("none", 0) if found is None else (found.state, found.rows)
-
-    def is_gone(self, route: RouteId) -> bool | None:
-        """Whether the route was dropped; `None` while that is on its way and may still fail."""
-        key = keys.snapshot_key(route)
-        if self._store.latest(key) is not None:
-            return False
-        return True if self._store.get(key) is None else None
-
-    def put(self, snapshot: RouteSnapshot) -> tuple[bytes, bytes]:
-        """What a commit has to say about it."""
-        return keys.snapshot_key(snapshot.route), _encode(snapshot)
-
-    def settled(self, snapshot: RouteSnapshot) -> None:
-        before = self._by_route.get(snapshot.route)
-        self.rows += snapshot.rows - (0 if before is None else before.rows)
-        self._replace({**self._by_route, snapshot.route: snapshot})
-
-    def removals(self, routes: Iterable[Route]) -> list[tuple[bytes, None]]:
-        """What a commit has to say that ends these routes."""
-        return [(keys.snapshot_key(route.id), None) for route in routes if route.snapshot]
-
-    def removed(self, routes: Iterable[Route]) -> None:
-        gone = {route.id for route in routes}
-        self._replace({route: snapshot for route, snapshot in self._by_route.items() if route not in gone})
-
-    def _replace(self, by_route: Mapping[RouteId, RouteSnapshot]) -> None:
-        running: dict[TableId, tuple[RouteSnapshot, ...]] = {}
-        for snapshot in by_route.values():
-            if not snapshot.is_done:
-                running[snapshot.table] = (*running.get(snapshot.table, ()), snapshot)
-        self._by_route, self._running = by_route, running
-
-
 OnArrival = Callable[[LiveTopic, PartitionId, int, int], None]
 """Called with a topic, its partition, and the records and bytes that readers can see there from now on."""
 
@@ -111,7 +55,7 @@ class Routes:
         store: Store,
         committer: Committer,
         topics: Topics,
-        snapshots: Snapshots,
+        snapshots: "Snapshots",
         clock: Clock,
         limits: Limits,
         on_arrival: OnArrival,
@@ -137,7 +81,7 @@ class Routes:
         partition = live.partition(0)
         offset, end = self._store.bounds(partition)
         if offset:
-            raise CorruptionError(f"the first {offset} records of {ROUTES_TOPIC!r} are gone, and with them routes in force")
+            raise CorruptionError(f"the first {offset} records of {ROUTES_TOPIC!r} are missing, and with them routes in force")
         while offset < end:
             batches, _, cursors = self._store.fetch(partition, offset, MIB)
             for batch, cursor in zip(batches, cursors, strict=True):
@@ -146,7 +90,7 @@ class Routes:
                     offset = Offset(record.offset + 1)
 
     def __iter__(self) -> Iterator[Route]:
-        """Those in force, in the order in which they were added."""
+        """Iterate over the routes in force, in the order in which they were added."""
         return iter(tuple(self._in_force.values()))
 
     def __len__(self) -> int:
@@ -160,13 +104,13 @@ class Routes:
 
     @property
     def history(self) -> list[Route]:
-        """Every route that was ever in force, also the dropped ones (the newest `dropped_routes` of them), by its beginning."""
+        """All routes in force and the newest `dropped_routes` dropped ones, ordered by their start."""
         return sorted((*self._dropped.values(), *self._in_force.values()), key=lambda route: route.since)
 
     async def add(self, route: Route) -> Route:
-        """Put a route in force. Its id and its beginning are given here. One that does just the same is refused.
+        """Put a route in force, with an id and a start. A duplicate of another route is rejected.
 
-        One with a snapshot is added by `sql.tables`, while no change of the table is on its way.
+        A route with a snapshot is added by `sql.tables`, while no change of the table is in flight.
         """
         await self._make_topic()
         placed = route
@@ -197,21 +141,21 @@ class Routes:
         return await self._committer.submit(Change(decide, settled, lambda: self._forget_adding(placed)))
 
     async def drop(self, topic_name: str, table_name: str) -> list[Route]:
-        """End all routes from the table to the topic, in one commit. The topic may be named by its alias."""
+        """Drop all routes from the table to the topic, in one commit. The topic may be named by its alias."""
         topic_id = self._topics.get(topic_name).topic.id
         name = table_name.lower()
 
         def chosen() -> list[Route]:
             found = [route for route in self.of_topic(topic_id) if route.table_name.lower() == name]
             if not found:
-                raise UnknownRouteError(f"no route leads from table {table_name!r} to topic {topic_name!r}")
+                raise UnknownRouteError(f"there is no route from table {table_name!r} to topic {topic_name!r}")
             return found
 
-        ending = RouteRemoval(self, chosen)
-        return await self._committer.submit(Change(ending.decide, ending.settled, ending.failed))
+        removal = RouteRemoval(self, chosen)
+        return await self._committer.submit(Change(removal.decide, removal.settled, removal.failed))
 
-    def ending(self, target: Table | TopicId) -> "RouteRemoval":
-        """All routes from a table or to a topic, to be ended in the commit that takes the target away: what CASCADE does."""
+    def removal_of(self, target: Table | TopicId) -> "RouteRemoval":
+        """Return the removal of all routes from a table or to a topic, for the commit that drops the target (CASCADE)."""
 
         def chosen() -> list[Route]:
             topic_id = target.changes if isinstance(target, Table) else target
@@ -222,28 +166,28 @@ class Routes:
         return RouteRemoval(self, chosen)
 
     def check_droppable(self, topic_id: TopicId) -> None:
-        """Raises if routes lead to this topic, or from the table whose changes it holds."""
+        """Raise an error if routes lead to this topic, or from the table whose changes it holds."""
         for route in (*self._in_force.values(), *self._adding.values()):
             if topic_id in (route.topic, route.changes):
                 raise RoutedError(
-                    f"a route leads from table {route.table_name!r} to topic {route.topic_name!r}: end it first"
+                    f"there is a route from table {route.table_name!r} to topic {route.topic_name!r}: drop it first"
                     f" (ALTER TOPIC {route.topic_name} DROP SOURCE {route.table_name}), or drop with CASCADE"
                 )
 
     def floor(self, partition: PartitionId) -> Offset | None:
-        """Where retention has to stop: the topic of routes is kept whole. `None` for all other topics."""
+        """Return the offset where retention has to stop: nothing of `_routes` is removed. `None` for all other topics."""
         live = self._topics.find(ROUTES_TOPIC)
         return Offset(0) if live is not None and live.topic.id == partition.topic_id else None
 
     def check_new(self, route: Route) -> None:
-        """Raises what `add` would raise for it."""
+        """Raise the error that `add` would raise for this route."""
         limits = self._limits
         if is_reserved(route.topic_name):
-            raise ReservedTopicError(f"{route.topic_name!r} is a topic of the server's own; no route can lead to it")
+            raise ReservedTopicError(f"{route.topic_name!r} is reserved for the server; no route can lead to it")
         if self._topics.by_id(route.topic) is None:
-            raise UnknownTopicError(f"the topic {route.topic_name!r} is gone")
+            raise UnknownTopicError(f"the topic {route.topic_name!r} was deleted")
         if self._topics.by_id(route.changes) is None:
-            raise UnknownTableError(f"the table {route.table_name!r} is gone")
+            raise UnknownTableError(f"the table {route.table_name!r} was dropped")
         there = [*self._in_force.values(), *self._adding.values()]
         _check_count(len(there), "routes", limits.routes, "routes")
         from_table = sum(one.table == route.table for one in there)
@@ -253,8 +197,8 @@ class Routes:
         same = next((one for one in there if _meaning(one) == _meaning(route) and one.id not in self._dropping), None)
         if same is not None:
             raise RouteExistsError(
-                f"route {same.id} from table {route.table_name!r} to topic {route.topic_name!r} does just the same;"
-                " each change would come twice"
+                f"route {same.id} from table {route.table_name!r} to topic {route.topic_name!r} is the same;"
+                " each change would be published twice"
             )
 
     async def _make_topic(self) -> None:
@@ -262,7 +206,7 @@ class Routes:
             try:
                 await self._topics.create_reserved(ROUTES_TOPIC)
             except TopicExistsError:
-                # Another first route was quicker.
+                # Another route created it meanwhile.
                 return
 
     def _append(self, action: RouteAction, route: Route) -> Append:
@@ -275,7 +219,7 @@ class Routes:
         try:
             read = msgspec.json.decode(record.value or b"", type=RouteRecord)
         except msgspec.DecodeError as error:
-            raise CorruptionError(f"offset {record.offset} of {ROUTES_TOPIC!r} is no route: {error}") from error
+            raise CorruptionError(f"offset {record.offset} of {ROUTES_TOPIC!r} is not a route: {error}") from error
         route = read.route
         self._last_id = max(self._last_id, route.id)
         if read.action == "add":
@@ -300,7 +244,7 @@ class Routes:
 
 
 class RouteRemoval:
-    """Routes that end, in a commit of their own or in that of whoever takes it along. Once, and then it is used up."""
+    """Drops routes, in a commit of its own or as part of another one. It can be used once."""
 
     def __init__(self, routes: Routes, choose: Callable[[], list[Route]]) -> None:
         self._routes = routes
@@ -316,7 +260,7 @@ class RouteRemoval:
         if not dropping.isdisjoint(route.id for route in chosen):
             raise StillInFlight
         self._chosen = chosen
-        # A batch for each, because together they could be larger than readers expect one to be.
+        # One batch for each, because together they could be larger than readers expect.
         self._appends = [self._routes._append("drop", route) for route in chosen]
         dropping.update(route.id for route in chosen)
         return Changes(appends=self._appends, puts=self._routes._snapshots.removals(chosen)) if chosen else None
@@ -359,3 +303,63 @@ def _meaning(route: Route) -> Iterable[object]:
 def _cursor_of(receipt: CommitReceipt | None) -> Cursor:
     invariant(receipt is not None, "a change of routes was committed without a record")
     return receipt.cursor if receipt is not None else Cursor(-1)
+
+
+class Snapshots:
+    """The snapshots of routes. Changed on the event loop only; `find` and `running` may be called from any thread."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._by_route: Mapping[RouteId, RouteSnapshot] = {}
+        self._running: Mapping[TableId, tuple[RouteSnapshot, ...]] = {}
+        self.rows = 0
+        """Rows written by snapshots since the start of the server."""
+
+    def load(self) -> None:
+        self._replace(
+            {snapshot.route: snapshot for snapshot in (_decode(value) for _, value in self._store.range(keys.SNAPSHOTS))}
+        )
+
+    def find(self, route: RouteId) -> RouteSnapshot | None:
+        return self._by_route.get(route)
+
+    @property
+    def running(self) -> Mapping[TableId, tuple[RouteSnapshot, ...]]:
+        """The unfinished snapshots, by table. The mapping is replaced, never changed, so any thread may read it."""
+        return self._running
+
+    def progress(self, route: Route) -> tuple[SnapshotState, int]:
+        """Return the state of a route's snapshot and how many rows it has written."""
+        found = self._by_route.get(route.id)
+        return ("none", 0) if found is None else (found.state, found.rows)
+
+    def is_gone(self, route: RouteId) -> bool | None:
+        """Return whether the route was dropped; `None` while that is in flight and may still fail."""
+        key = keys.snapshot_key(route)
+        if self._store.latest(key) is not None:
+            return False
+        return True if self._store.get(key) is None else None
+
+    def put(self, snapshot: RouteSnapshot) -> tuple[bytes, bytes]:
+        """Return the change of state that stores the snapshot."""
+        return keys.snapshot_key(snapshot.route), _encode(snapshot)
+
+    def settled(self, snapshot: RouteSnapshot) -> None:
+        before = self._by_route.get(snapshot.route)
+        self.rows += snapshot.rows - (0 if before is None else before.rows)
+        self._replace({**self._by_route, snapshot.route: snapshot})
+
+    def removals(self, routes: Iterable[Route]) -> list[tuple[bytes, None]]:
+        """Return the changes of state that remove the snapshots of these routes."""
+        return [(keys.snapshot_key(route.id), None) for route in routes if route.snapshot]
+
+    def removed(self, routes: Iterable[Route]) -> None:
+        gone = {route.id for route in routes}
+        self._replace({route: snapshot for route, snapshot in self._by_route.items() if route not in gone})
+
+    def _replace(self, by_route: Mapping[RouteId, RouteSnapshot]) -> None:
+        running: dict[TableId, tuple[RouteSnapshot, ...]] = {}
+        for snapshot in by_route.values():
+            if not snapshot.is_done:
+                running[snapshot.table] = (*running.get(snapshot.table, ()), snapshot)
+        self._by_route, self._running = by_route, running

@@ -1,7 +1,7 @@
-"""What the router has to do: the routes that count for changes which it has not come to yet, and where those changes are.
+"""The work of the router: the routes that apply to changes which are not routed yet, and where those changes are.
 
-A route is in force between two cursors, so it counts for a range of offsets of its table's change topic. The range follows from
-the log and never changes; it is looked up once. Retention stops before changes that are still to be routed.
+A route is in force between two cursors, so it applies to a range of offsets of its table's change topic. The range follows from
+the log and never changes; it is looked up once. Retention stops before changes that are not routed yet.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,22 +25,24 @@ from tailrace.wire.batch import read_header
 
 
 class PendingSource(NamedTuple):
-    """A table with changes that are or will be to be routed."""
+    """A table with routes that still apply."""
 
     source: str
     """The name of its mark."""
     table: TableId
     changes: str
-    """The topic that holds its changes, and its UUID: another table may have the name by the time somebody reads."""
+    """The topic that holds its changes, and its UUID: another table may have the name by the time it is read."""
     changes_uuid: UUID
     mark: Offset
     """The first change that is not routed yet."""
     end: Offset
     routes: int
-    """How many routes there are for what lies between, at least."""
+    """How many routes apply between mark and end."""
 
 
 class Routing:
+    """Tells the router which changes to route, and retention which changes to keep."""
+
     def __init__(
         self,
         store: Store,
@@ -61,16 +63,16 @@ class Routing:
         self._ranges: dict[tuple[RouteId, Cursor | None], _Range] = {}
 
     async def pending(self) -> list[Route]:
-        """The routes that count for changes from the marks on, by their beginning; dropped ones are among them.
+        """Return the routes that apply to changes after the marks, ordered by their start, including dropped ones.
 
-        No route is missing that counts for a change which could be read before this was called.
+        They include every route that applies to a change which could be read before this was called.
         """
         await self._committer.settled()
         await self._look_up()
         return list(self._pending(self._pipelines.marks(ROUTER)))
 
     async def sources(self, epoch: int, beyond: Mapping[str, int], wait_ms: int) -> list[PendingSource]:
-        """Where the changes of pending routes are. Waits a while for changes beyond these offsets if there are none."""
+        """Return where the changes of pending routes are. Waits a while for changes beyond these offsets if there are none."""
         await self._await_growth(beyond, wait_ms)
         await self._committer.settled()
         await self._look_up()
@@ -89,7 +91,7 @@ class Routing:
         return sources
 
     def lag(self) -> int:
-        """Changes that wait to be routed."""
+        """Return how many changes wait to be routed."""
         marks = self._pipelines.marks(ROUTER)
         waiting: dict[TopicId, int] = {}
         for route in self._pending(marks):
@@ -106,7 +108,7 @@ class Routing:
         ]
 
     def floor(self, partition: PartitionId) -> Offset | None:
-        """The first change of a table that is still to be routed; retention stops there."""
+        """Return the first change of a table that is not routed yet; retention stops there."""
         marks = self._pipelines.marks(ROUTER)
         firsts = [self._range(route).first for route in self._pending(marks) if route.changes == partition.topic_id]
         return Offset(marks.get(change_source(partition.topic_id), min(firsts))) if firsts else None
@@ -120,7 +122,7 @@ class Routing:
                 yield route
 
     async def _begun(self, epoch: int) -> dict[str, int]:
-        """The marks, none of them before the first change that a route counts for."""
+        """Return the marks, after moving each to the first change that a route applies to."""
         marks = self._pipelines.marks(ROUTER)
         starts: dict[str, int] = {}
         for route in self._pending(marks):
@@ -132,7 +134,7 @@ class Routing:
         return await self._pipelines.skip(ROUTER, epoch, starts, [name for name in marks if self._live(name) is None])
 
     def _live(self, source: str) -> LiveTopic | None:
-        """The topic of a source; `None` where it is gone, and for names that are none of a source."""
+        """Return the topic of a source; `None` if it was deleted, or the name is not that of a source."""
         changes = changes_of(source)
         return None if changes is None else self._topics.by_id(changes)
 
@@ -146,7 +148,7 @@ class Routing:
             await self._fetcher.await_growth(waits, wait_ms)
 
     async def _look_up(self) -> None:
-        """Find the ranges that are not known yet, where reading the disk holds nobody up."""
+        """Find the ranges that are not known yet, in a reader thread, because that may wait for the disk."""
         history = self._routes.history
         self._ranges = {key: self._ranges[key] for route in history if (key := _key(route)) in self._ranges}
         unknown = [route for route in history if _key(route) not in self._ranges]
@@ -166,7 +168,7 @@ class Routing:
         return _Range(self._first_behind(partition, route.since), stop)
 
     def _first_behind(self, partition: PartitionId, cursor: Cursor) -> Offset:
-        """The first offset whose record stands behind the cursor, by halving: cursors rise with offsets."""
+        """Return the first offset whose record is after the cursor, by binary search: cursors rise with offsets."""
         low, high = self._store.bounds(partition)
         while low < high:
             middle = Offset((low + high) // 2)
@@ -185,7 +187,7 @@ class Routing:
 
 
 class _Range(NamedTuple):
-    """The changes that a route counts for."""
+    """The changes that a route applies to."""
 
     first: Offset
     stop: Offset | None

@@ -1,8 +1,8 @@
-"""The changes of tables on their way into the log, and out of it again when a table has to catch up.
+"""The changes of tables: written to the log, and read from it when a table has to catch up.
 
-One commit takes the changes of any number of tables, and messages for topics that belong to the same transactions; or rows of a
-snapshot, and how far it has come with them. Only this module appends to change topics. It also knows how far the rows are
-durable where they are kept, and from where on they can be made again (`checkpoints`): retention stops there.
+One commit has the changes of any number of tables and the messages that belong to the same transactions, or rows of a snapshot
+and its progress. Only this module appends to change topics. It also knows up to which change the rows are durable, and from
+which change on they can be rebuilt (`checkpoints`): retention stops there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class ChangeBatch(NamedTuple):
 
 
 class CommittedChanges(NamedTuple):
-    """Where the changes are: the first of them at `cursor`, the others behind it without a gap."""
+    """Where the changes were committed: the first at `cursor`, the others right after it."""
 
     cursor: Cursor
     ends: Sequence[Offset]
@@ -65,49 +65,49 @@ class ChangeLog:
         self.snapshots = snapshots
         self.checkpoints = checkpoints
         self.stats = SqlStats()
-        """Kept here, because SQL is loaded only when somebody needs it."""
+        """Kept here, because SQL is loaded only when it is needed."""
         self._durable: dict[PartitionId, Offset] = {}
 
     def next_transaction(self) -> int:
-        """An id for a transaction, never given out before."""
+        """Return a new, unique transaction id."""
         return self._snowflakes.next()
 
     def now_ms(self) -> int:
         return self._context.clock.now_ms()
 
     async def commit(self, batches: Sequence[ChangeBatch], messages: Sequence[Message] = ()) -> CommittedChanges:
-        """All of it durable in one frame, or nothing."""
+        """Commit changes and messages in one frame. They are durable on return."""
         publish = self._publisher.propose(messages) if messages else None
         if publish is not None:
             await publish.store_payloads()
         return await self._committer.submit(_CommitChanges(self._context, self._snowflakes, batches, publish))
 
     async def commit_snapshot(self, batches: Sequence[ChangeBatch], snapshot: RouteSnapshot) -> CommittedChanges | None:
-        """Rows of a snapshot and how far it is with them, in one frame. `None` when the route was dropped: then nothing."""
+        """Commit rows of a snapshot and its progress. Return `None`, and commit nothing, if its route was dropped."""
         changes = _CommitChanges(self._context, self._snowflakes, batches, None)
         return await self._committer.submit(_CommitSnapshot(changes, self.snapshots, snapshot, is_empty=not batches))
 
     def check(self, messages: Sequence[Message]) -> None:
-        """Refuse messages now that a commit would refuse."""
+        """Raise the error that a commit of these messages would raise."""
         self._publisher.propose(messages)
 
     def bounds(self, table: Table) -> OffsetBounds:
-        """The offsets of the changes that there are."""
+        """Return the offsets of the changes in the log."""
         return self._context.store.bounds(changes_partition(table))
 
     def read(self, table: Table, offset: Offset, max_bytes: int) -> list[Record]:
-        """Changes from this offset on; none at the end. For any thread: it may wait for the disk."""
+        """Read changes from this offset on; none at the end. May be called from any thread, and may wait for the disk."""
         store, limits = self._context.store, self._context.limits
         start, end = self.bounds(table)
         if offset < start:
             raise CorruptionError(
-                f"table {table.name!r} has its changes up to offset {offset}, and the next ones, up to {start}, are gone from"
-                " the log, which has no checkpoint of the rows: bring back the table file that was next to this log"
+                f"table {table.name!r} has its changes up to offset {offset}, and the next ones, up to {start}, are not in the"
+                " log any more, which has no checkpoint of the rows: restore the table file that belongs to this log"
             )
         if offset > end:
             raise CorruptionError(
-                f"table {table.name!r} has changes up to offset {offset}, the log ends at {end} and begins at {start}: the rows"
-                " are ahead of it and can't be made again"
+                f"table {table.name!r} has changes up to offset {offset}, but the log starts at {start} and ends at {end}: the"
+                " rows are ahead of it and can't be rebuilt"
             )
         if offset == end:
             return []
@@ -115,19 +115,19 @@ class ChangeLog:
         return [record for batch in fetched.batches for record in decode_batch(batch, limits) if record.offset >= offset]
 
     def checkpoint(self, table: Table) -> TableCheckpoint | None:
-        """The newest checkpoint of the rows."""
+        """Return the newest checkpoint of the rows."""
         return self.checkpoints.find(table)
 
     def read_rows(self, table: Table, checkpoint: TableCheckpoint, offset: Offset, max_bytes: int) -> list[Record]:
-        """The rows of a checkpoint from a record on; none at the end. For any thread: it may wait for the disk."""
+        """Read the rows of a checkpoint from this record on; none at the end. May be called from any thread."""
         return self.checkpoints.read(table, checkpoint, offset, max_bytes)
 
     def applied(self, offsets: Mapping[TableId, Offset]) -> None:
-        """The rows of these tables are on disk with all changes below the offsets."""
+        """Note that the rows of these tables are on disk with all changes below the offsets."""
         self._durable = {changes_partition(table): offsets[table.id] for table in self._tables if table.id in offsets}
 
     def floor(self, partition: PartitionId) -> Offset | None:
-        """Where retention has to stop; `None` when the partition holds no changes of a table."""
+        """Return the offset where retention has to stop; `None` if the partition has no changes of a table."""
         table = self._tables.of_topic(partition.topic_id)
         if table is None:
             return None
@@ -183,7 +183,7 @@ class _CommitChanges(Proposal[CommittedChanges]):
             ends.append(Offset(base_offset + batch.records))
             live = self._context.topics.by_id(batch.table.changes)
             if live is None:
-                raise UnknownTopicError(f"the change topic of {batch.table.name!r} is gone, and its changes with it")
+                raise UnknownTopicError(f"the table {batch.table.name!r} was dropped together with its changes")
             self._context.arrived(live, changes_partition(batch.table), batch.records, len(batch.batch))
         return CommittedChanges(receipt.cursor, ends, published)
 

@@ -1,13 +1,13 @@
-"""Checkpoints of the rows of tables: what the log keeps of a table when retention takes its oldest changes away.
+"""Checkpoints of the rows of tables, from which a table can be rebuilt after retention has removed its oldest changes.
 
-A checkpoint is the rows of a table as records, in a partition beside its changes, and a value of the state that says which
-records and from which change on the table is to be brought up. It is taken in pieces, each a commit that also says how far
-it has come; the last one makes it the newest whole checkpoint and takes away the one before. So there is a whole one or
-none, whatever dies in between, and one that was begun is finished by the next start.
+A checkpoint consists of the rows of a table as records, in a partition beside its changes, and a value of the state that says
+which records they are and which change comes next. It is written in several commits, each of which also stores its progress;
+the last one makes it the newest complete checkpoint and removes the previous one. So a crash never leaves an incomplete one,
+and a checkpoint that was started is finished after the next start.
 
-Retention of changes never goes beyond the newest whole checkpoint. It asks for another when changes that are due wait for
-it: as many bytes of them as the last checkpoint has, or for longer than `table_checkpoint_seconds`. Who reads the rows is
-`sql.tables`, the only one who has them.
+Retention never removes changes after the newest complete checkpoint. It requests a new one when changes wait to be removed: as
+many bytes as the last checkpoint has, or for longer than `table_checkpoint_seconds`. `sql.tables`, which has the rows, writes
+them.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _COVER_SECONDS = 10.0
 
 
 class TableCheckpoints:
-    """Asked for and taken on the event loop; `find`, `unfinished`, `floor` and `read` are for any thread."""
+    """Used on the event loop; `find`, `unfinished`, `floor` and `read` may be called from any thread."""
 
     def __init__(self, store: Store, committer: Committer, tables: TableDefinitions, clock: Clock, limits: Limits) -> None:
         self._store = store
@@ -49,30 +49,30 @@ class TableCheckpoints:
         self._is_wanted = asyncio.Event()
         self._is_taken = asyncio.Event()
         self.is_served = False
-        """Whether somebody is there who takes them."""
+        """Whether `sql.tables` runs, which writes checkpoints."""
 
     def find(self, table: Table) -> TableCheckpoint | None:
-        """The newest that is whole."""
+        """Return the newest complete checkpoint."""
         value = self._store.get(keys.checkpoint_key(table.id))
         return None if value is None else _decode(value)
 
     def unfinished(self, table: Table) -> TableCheckpoint | None:
-        """The one that is being taken."""
+        """Return the checkpoint that is being written."""
         value = self._store.get(keys.unfinished_checkpoint_key(table.id))
         return None if value is None else _decode(value)
 
     def floor(self, table: Table) -> Offset:
-        """The first change that is needed to make the rows again."""
+        """Return the first change that is needed to rebuild the rows."""
         found = self.find(table)
         return _NOTHING if found is None else found.offset
 
     def want(self, table: Table) -> None:
-        """Have one taken as soon as possible."""
+        """Request a checkpoint as soon as possible."""
         self._wanted.add(table)
         self._is_wanted.set()
 
     async def next_wanted(self) -> Table:
-        """The table of which one is to be taken next, once there is one."""
+        """Wait for a request, and return its table."""
         while True:
             while self._wanted:
                 table = self._wanted.pop()
@@ -82,7 +82,7 @@ class TableCheckpoints:
             await self._is_wanted.wait()
 
     def held_back(self, partition: PartitionId, start: Offset) -> None:
-        """Retention would make `start` the first offset of these changes, and could not go so far."""
+        """Request a checkpoint if it is due. Retention calls this when it could not remove all changes before `start`."""
         table = self._tables.of_topic(partition.topic_id)
         if table is None or start <= self.floor(table):
             return
@@ -91,7 +91,7 @@ class TableCheckpoints:
             self.want(table)
 
     async def cover(self, partition: PartitionId, start: Offset) -> None:
-        """Have one taken that makes the changes before `start` dispensable, if somebody takes them and it is soon done."""
+        """Request a checkpoint that covers the changes before `start`, and wait a while for it."""
         table = self._tables.of_topic(partition.topic_id)
         if table is None or not self.is_served:
             return
@@ -107,7 +107,7 @@ class TableCheckpoints:
     async def append(
         self, table: Table, before: TableCheckpoint | None, moved: TableCheckpoint, appends: Sequence[Append], *, is_done: bool
     ) -> TableCheckpoint | None:
-        """Rows of a checkpoint, and how far it is with them, in one commit. `None` when the table was dropped: then nothing."""
+        """Commit rows of a checkpoint and its progress. Return `None`, and commit nothing, if the table was dropped."""
         partition = checkpoint_partition(table)
         made: list[TableCheckpoint] = []
 
@@ -151,7 +151,7 @@ class TableCheckpoints:
         return appended
 
     def read(self, table: Table, checkpoint: TableCheckpoint, offset: Offset, max_bytes: int) -> list[Record]:
-        """Its rows from a record on; none at the end. For any thread: it may wait for the disk."""
+        """Read its rows from this record on; none at the end. May be called from any thread, and may wait for the disk."""
         if offset >= checkpoint.end:
             return []
         fetched = self._store.fetch(checkpoint_partition(table), offset, max_bytes)

@@ -1,7 +1,7 @@
-"""The definitions of tables: kept in the store, each with the topic that holds its changes.
+"""The definitions of tables, kept in the store, each with the topic that holds its changes.
 
-A table and its change topic are made in one commit and go in one. The topic carries the table's name as its alias, so a name
-means one thing only. Rows are not here: `sql.tables` keeps them.
+A table and its change topic are created in one commit and dropped in one. The table's name is the alias of the topic, so no
+other topic can have it. The rows are kept by `sql.tables`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,22 +50,22 @@ class TableDefinitions:
         return table
 
     def is_dropped(self, table: Table) -> bool:
-        """Whether it is gone, or about to be."""
+        """Return whether it is dropped, or about to be."""
         return self._store.latest(keys.table_key(table.id)) is None
 
     def of_topic(self, topic_id: TopicId) -> Table | None:
-        """The table whose changes this topic holds."""
+        """Return the table whose changes this topic holds."""
         return self._by_topic.get(topic_id)
 
     async def create(self, name: str, columns: Sequence[Column], primary_key: Sequence[str]) -> Table:
-        """Make the table and its change topic in one commit. The columns are checked already."""
+        """Create the table and its change topic in one commit. The columns must be checked already."""
         if is_reserved(name):
-            raise ReservedTopicError(f"{name!r} is a name of the server's own; give the table another namespace")
+            raise ReservedTopicError(f"{name!r} is reserved for the server; give the table another namespace")
         there = self.find(name)
         if there is not None:
-            raise TableExistsError(f"there is a table {there.name!r} already")
+            raise TableExistsError(f"table {there.name!r} already exists")
         if self._topics.find(name) is not None:
-            raise TableExistsError(f"{name!r} is the name or alias of a topic; the table needs another name")
+            raise TableExistsError(f"{name!r} is the name or alias of a topic; give the table another name")
         made: list[Table] = []
 
         def state(topic: Topic) -> Puts:
@@ -90,7 +90,7 @@ class TableDefinitions:
         return table
 
     async def drop(self, name: str, dependent: DependentDeletion | None = None) -> Table:
-        """Remove the definition, the change topic and everything in it, and the checkpoints of the rows."""
+        """Delete the definition, the change topic with all changes, and the checkpoints of the rows."""
         table = self.get(name)
         state = (
             (keys.table_key(table.id), None),
@@ -103,6 +103,6 @@ class TableDefinitions:
         return table
 
     def _enter(self, table: Table) -> None:
-        # SQLite, which keeps the rows, does not tell names apart by their case.
+        # SQLite, which keeps the rows, ignores the case of names.
         self._by_name[table.name.lower()] = table
         self._by_topic[table.changes] = table

@@ -56,7 +56,7 @@ class TopicHandler:
             )
         if live is None and asked.if_exists:
             return Result(status="DROP TOPIC, which does not exist")
-        routes = self._broker.routes.ending(live.topic.id) if live is not None and asked.cascade else None
+        routes = self._broker.routes.removal_of(live.topic.id) if live is not None and asked.cascade else None
         await self._broker.topics.delete(asked.name, routes)
         return Result(status="DROP TOPIC")
 

@@ -111,7 +111,7 @@ class Tables:
         """Drop a table with its rows and its changes, and with `cascade` its routes, in one commit."""
         table = self.get(name)
         future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
-        log = partial(self._definitions.drop, table.name, self._routes.ending(table) if cascade else None)
+        log = partial(self._definitions.drop, table.name, self._routes.removal_of(table) if cascade else None)
         self._writer.queue.put(SchemaJob(log, None, (table.id, table.name), future))
         return await future
 

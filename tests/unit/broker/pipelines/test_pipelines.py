@@ -83,7 +83,7 @@ async def test_a_step_that_begins_elsewhere_than_the_pipeline_stands_is_refused(
     async with running_broker() as broker:
         epoch = await routing(broker)
         await broker.pipelines.publish("router", epoch, [await staged(broker, "a", chunk(0, 3, b"0"))])
-        with pytest.raises(PipelineConflictError, match="stands at 3"):
+        with pytest.raises(PipelineConflictError, match="is 3, and the step goes"):
             await broker.pipelines.publish("router", epoch, [await staged(broker, "b", chunk(before, after, b"x"))])
         assert await values_in(broker, "out", 0) == [b"0"]
         assert broker.pipelines.marks("router") == {"1/0": 3}
@@ -148,7 +148,7 @@ async def test_one_that_falls_silent_is_stopped_for_a_reason_and_one_that_stops_
         (silent,) = broker.pipelines
         assert not silent.running
         assert silent.report.last_error is not None
-        assert silent.report.last_error.startswith("not heard of for 10 s, and it did not stop by itself")
+        assert silent.report.last_error.startswith("no heartbeat for 10 s, and the lease was not released")
         second = await broker.pipelines.lease("router", "second")
         (running,) = broker.pipelines
         assert (running.running, running.report.last_error) == (True, None)
@@ -259,7 +259,7 @@ async def test_marks_skip_forward_and_never_back_even_while_a_step_is_in_flight(
 async def test_nobody_publishes_for_a_pipeline_without_its_epoch() -> None:
     async with running_broker() as broker:
         await routing(broker)
-        with pytest.raises(InvalidRequestError, match="only its holder publishes"):
+        with pytest.raises(InvalidRequestError, match="only its owner can publish"):
             await broker.pipelines.write("router", [], MarkMove("batch", None, 3), 1)
 
 

@@ -82,7 +82,7 @@ class Interrupted:
             await until(lambda: bool(self.store.in_flight))
             self.store.fail()
             self.store.open_gate()
-            await until(lambda: not broker.pipelines._writes._under_way)
+            await until(lambda: not broker.pipelines._writes._running)
             yield broker
 
 
@@ -197,7 +197,7 @@ async def test_a_write_that_takes_long_goes_on_and_is_asked_for_again() -> None:
 
 
 @on_loop
-async def test_the_next_batch_of_a_writer_waits_for_the_one_that_is_under_way() -> None:
+async def test_the_next_batch_of_a_writer_waits_for_the_one_that_is_running() -> None:
     store = GatedStore(limits=SMALL)
     async with running_broker(store, limits=SMALL) as broker:
         await broker.topics.create("out")
@@ -284,7 +284,7 @@ async def test_a_writer_is_not_forgotten_while_its_large_write_is_not_done() -> 
     async with running_broker(interrupted.store, clock, SMALL) as broker:
         await until(lambda: bool(interrupted.store.in_flight))
         clock.advance((SMALL.writer_seconds + 1) * 1000)
-        cleaning = asyncio.ensure_future(broker.pipelines._writers.forget_silent())
+        cleaning = asyncio.ensure_future(broker.pipelines._writers.forget_idle())
         await cleaning
         interrupted.store.open_gate()
         await until(lambda: marks(broker) == {"batch": 0})
@@ -299,10 +299,10 @@ async def test_stages_of_a_large_write_are_there_as_long_as_a_power_cut_could_br
         await write_values(broker, LARGE, 0, stage="large")
         await write_values(broker, LATER, 1, stage="small")
         assert store.staging.read("large", 0)
-        with pytest.raises(InvalidRequestError, match="is not there"):
+        with pytest.raises(InvalidRequestError, match="does not exist"):
             store.staging.read("small", 0)
     async with running_broker(store, limits=SMALL):
-        with pytest.raises(InvalidRequestError, match="is not there"):
+        with pytest.raises(InvalidRequestError, match="does not exist"):
             store.staging.read("large", 0)
 
 

@@ -194,7 +194,7 @@ async def test_dropping_what_is_not_there_is_refused() -> None:
     async with running_broker() as broker:
         await made(broker)
         await broker.topics.create("app.new")
-        with pytest.raises(UnknownRouteError, match=r"no route leads from table 'chat.messages' to topic 'app.new'"):
+        with pytest.raises(UnknownRouteError, match=r"there is no route from table 'chat.messages' to topic 'app.new'"):
             await broker.routes.drop("app.new", "chat.messages")
         with pytest.raises(UnknownTopicError):
             await broker.routes.drop("app.none", "chat.messages")
@@ -231,8 +231,8 @@ async def test_what_routes_need_goes_with_them_in_one_commit(what: str) -> None:
 
         def cascade() -> "asyncio.Future[object]":
             if what == "table":
-                return asyncio.ensure_future(broker.tables.drop(table.name, broker.routes.ending(table)))
-            return asyncio.ensure_future(broker.topics.delete("app.new", broker.routes.ending(topic.id)))
+                return asyncio.ensure_future(broker.tables.drop(table.name, broker.routes.removal_of(table)))
+            return asyncio.ensure_future(broker.topics.delete("app.new", broker.routes.removal_of(topic.id)))
 
         store.close_gate()
         failing = cascade()
@@ -265,7 +265,7 @@ async def test_cascade_waits_for_a_route_that_is_on_its_way_and_ends_it_too() ->
         store.close_gate()
         adding = asyncio.ensure_future(broker.routes.add(route(broker, table)))
         await until(lambda: bool(store.in_flight))
-        dropping = asyncio.ensure_future(broker.topics.delete("app.new", broker.routes.ending(topic.id)))
+        dropping = asyncio.ensure_future(broker.topics.delete("app.new", broker.routes.removal_of(topic.id)))
         await turns()
         assert not dropping.done()
         store.open_gate()
@@ -303,7 +303,7 @@ async def test_no_route_is_added_to_a_topic_that_is_being_dropped() -> None:
         store.close_gate()
         deleting = asyncio.ensure_future(broker.topics.delete("app.new"))
         await until(lambda: bool(store.in_flight))
-        with pytest.raises(UnknownTopicError, match="is gone"):
+        with pytest.raises(UnknownTopicError, match="was deleted"):
             await broker.routes.add(late)
         store.open_gate()
         await deleting
@@ -316,7 +316,7 @@ async def test_no_route_is_added_from_a_table_that_is_gone() -> None:
         await broker.topics.create("app.new")
         late = route(broker, table)
         await broker.tables.drop("chat.messages")
-        with pytest.raises(UnknownTableError, match="is gone"):
+        with pytest.raises(UnknownTableError, match="was dropped"):
             await broker.routes.add(late)
 
 
@@ -384,7 +384,7 @@ async def test_a_record_that_is_no_route_is_reported_at_the_start() -> None:
         await broker.routes.add(route(broker, table))
         garbage = encode_batch([Record(None, b'{"action": "add"}', (), 0)])
         store.commit(Changes(appends=(Append(broker.topics.get(ROUTES_TOPIC).partition(0), garbage, 1, 0),)))
-    with pytest.raises(CorruptionError, match="offset 1 of '_routes' is no route"):
+    with pytest.raises(CorruptionError, match="offset 1 of '_routes' is not a route"):
         async with running_broker(store):
             pass
 

@@ -187,7 +187,7 @@ async def test_a_source_is_dropped() -> None:
         await sql.engine.execute(f"{TABLE}; CREATE TOPIC a; ALTER TOPIC a ADD SOURCE t ON INSERT")
         assert (await sql.run("ALTER TOPIC a DROP SOURCE t")).status == "DROP SOURCE"
         assert await sql.rows("SHOW ROUTES") == []
-        with pytest.raises(TailraceError, match="no route leads"):
+        with pytest.raises(TailraceError, match="there is no route"):
             await sql.run("ALTER TOPIC a DROP SOURCE t")
 
 
