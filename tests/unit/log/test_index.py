@@ -3,19 +3,21 @@
 from itertools import pairwise
 from pathlib import Path
 from struct import Struct
+from uuid import uuid4
 
 import pytest
 
 from tailrace.log.batch_location import last_location
 from tailrace.log.data_folder import STATE_FOLDER
 from tailrace.log.fsck import run_fsck
-from tailrace.log.index import SavedCounters, SavedIndex, partition_key
+from tailrace.log.index import SavedCounters, SavedIndex, describe_partition, partition_key
 from tailrace.log.options import LogOptions
 from tailrace.log.state import CHUNK, COUNTERS, META, OLD_COUNTER, OLD_TIME, StateDb
 from tailrace.model.commit import Changes, OffsetBounds
 from tailrace.model.errors import FormatError, StorageFullError
 from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.limits import MIB
+from tailrace.model.topic import Topic, TopicNames, TopicSettings
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append, values_of
 
@@ -193,3 +195,11 @@ def test_fsck_finds_a_running_timestamp_that_falls(tmp_path: Path) -> None:
     state.close()
     found = [finding.what for finding in run_fsck(tmp_path).findings]
     assert any("the newest timestamp" in what for what in found), found
+
+
+def test_a_partition_is_named_by_its_topic_or_else_by_the_id_of_the_topic() -> None:
+    names = TopicNames()
+    names.learn(Topic(id=TOPIC, uuid=uuid4(), name="orders", alias=None, partitions=4, settings=TopicSettings(), created_ms=0))
+    assert describe_partition(PARTITIONS[2], names) == "partition 2 of 'orders'"
+    assert describe_partition(PartitionId(OTHER, 0), names) == "partition 0 of the topic with id 2"
+    assert describe_partition(PARTITIONS[2]) == "partition 2 of the topic with id 1"
