@@ -6,6 +6,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 
 import pytest
 import uvloop
@@ -204,3 +205,39 @@ def test_a_stream_of_a_server_that_is_not_there_says_so() -> None:
     ):
         pass
     transport.close()
+
+
+def outcome_of(url: str) -> object:
+    transport = Transport(url, ConnectionConfig(request_timeout=timedelta(seconds=2)))
+    try:
+        return transport.send_once("POST", "/api/topics/consume", b"{}")
+    except TailraceError as error:
+        return type(error), error.outcome, error.retriable
+    finally:
+        transport.close()
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        OK,
+        OK.replace(b"200 OK", b"201 Created"),
+        CHUNKED + b"0\r\n\r\n",
+        CHUNKED,
+        b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nwithout a length",
+        b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 9\r\n\r\nhalf",
+        b"HTTP/1.1 100 Continue\r\n\r\n" + OK,
+        b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 404 Not Found\r\ncontent-length: 4\r\n\r\nnone",
+        b"SSH-2.0-OpenSSH_9.6\r\nconnection: close\r\n",
+        REFUSAL,
+        b"",
+    ],
+)
+def test_the_fast_pool_gives_what_httpx_gives(response: bytes) -> None:
+    """An address with a password goes through httpx, one without takes plain sockets."""
+    with answering(response) as (url, _):
+        fast = outcome_of(url)
+    with answering(response) as (url, _):
+        general = outcome_of(url.replace("http://", "http://me:secret@"))
+    assert fast == general

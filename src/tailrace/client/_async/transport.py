@@ -179,7 +179,7 @@ class AsyncFastPool:
     """Keeps plain connections to one server: as many as there are requests at a time.
 
     Fast path of `AsyncHttpxPool`: used for `http://` addresses without a password and without a proxy. An exchange takes about
-    a tenth of the CPU time. `tests/integration/client/test_tls.py` sends the same work over both.
+    a tenth of the CPU time. `test_the_fast_pool_gives_what_httpx_gives` holds both equal.
     """
 
     def __init__(self, address: DirectAddress, connect_seconds: float | None) -> None:

@@ -55,8 +55,9 @@ class BatchSender(Generic[T]):
     def put(self, item: T, wait_seconds: float, *, is_awaited: bool = False) -> bool:
         """Add an item, waiting for room for up to `wait_seconds`. Returns whether it was added.
 
-        With `is_awaited` the caller waits for the outcome anyway. If nothing is being sent and the worker is another thread, it
-        then sends the item itself.
+        With `is_awaited` the caller waits for the outcome anyway. Fast path of the worker: if nothing is being sent and the
+        worker is another thread, the caller then sends the item itself, which saves two switches of threads
+        (`tests/unit/client/test_batch_sender.py`).
         """
         deadline: float | None = None
         while True:
