@@ -390,15 +390,15 @@ def _in_context(error: TailraceError, unit: PlannedStatement | PlannedTransactio
     else:
         first = unit
         which = f"statement {first.number} of {count}"
-    said = f"{which}, at line {first.statement.line}, column {first.statement.column}: {error}"
+    message = f"{which}, at line {first.statement.line}, column {first.statement.column}: {error}"
     done = first.number - 1
     if done:
-        said += f" ({_effect_of(done)}; the rest was not run)"
-    told = error.afresh()
-    told.args = (said,)
+        message += f" ({_effect_of(done)}; the rest was not run)"
+    reported = error.afresh()
+    reported.args = (message,)
     if done:
-        told.__dict__.update(retriable=False, outcome="unknown")
-    return told
+        reported.__dict__.update(retriable=False, outcome="unknown")
+    return reported
 
 
 def _effect_of(done: int) -> str:

@@ -19,6 +19,8 @@ from tailrace.model.ids import Cursor
 from tailrace.model.limits import MIB, Limits
 from tailrace.model.table import ColumnType
 
+_READ_AHEAD_BYTES = MIB
+
 
 class ResultColumn(NamedTuple):
     name: str
@@ -43,8 +45,6 @@ class Result(NamedTuple):
     truncated: bool = False
     """Whether rows are missing: more than `query_rows` allows, or more to consume than fits into one response."""
 
-
-_READ_AHEAD_BYTES = MIB
 
 ResultRows = Sequence[Sequence[object]]
 

@@ -20,6 +20,35 @@ from tailrace.sql.statements import Statement
 _MODULE = "tailrace.sql.parser_worker"
 _IDLE_SECONDS = 60.0
 _START_SECONDS = 60.0
+_INLINE_CHARACTERS = KIB
+"""The longest text that is parsed on the event loop, which takes a few milliseconds."""
+_CACHED_CHARACTERS = 4 * KIB
+
+
+class StatementCache:
+    """The statements of the `parsed_texts` most recently used texts."""
+
+    def __init__(self, limits: Limits, process: "ParserProcess") -> None:
+        self._limits = limits
+        self._process = process
+        self._known: OrderedDict[str, Sequence[Statement]] = OrderedDict()
+
+    async def parse(self, text: str) -> Sequence[Statement]:
+        """Return the statements of a text. Callers of the same text share them."""
+        known = self._known.get(text)
+        if known is not None:
+            self._known.move_to_end(text)
+            return known
+        if len(text) <= _INLINE_CHARACTERS:
+            statements: Sequence[Statement] = parse(text, self._limits)
+        else:
+            check_size(text, self._limits)
+            statements = await self._process.parse(text)
+        if len(text) <= _CACHED_CHARACTERS:
+            self._known[text] = statements
+            if len(self._known) > self._limits.parsed_texts:
+                self._known.popitem(last=False)
+        return statements
 
 
 class ParserProcess:
@@ -132,34 +161,3 @@ class ParserProcess:
             ending = asyncio.ensure_future(process.wait())
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
-
-
-_INLINE_CHARACTERS = KIB
-"""The longest text that is parsed on the event loop, which takes a few milliseconds."""
-_CACHED_CHARACTERS = 4 * KIB
-
-
-class StatementCache:
-    """The statements of the `parsed_texts` most recently used texts."""
-
-    def __init__(self, limits: Limits, process: ParserProcess) -> None:
-        self._limits = limits
-        self._process = process
-        self._known: OrderedDict[str, Sequence[Statement]] = OrderedDict()
-
-    async def parse(self, text: str) -> Sequence[Statement]:
-        """Return the statements of a text. Callers of the same text share them."""
-        known = self._known.get(text)
-        if known is not None:
-            self._known.move_to_end(text)
-            return known
-        if len(text) <= _INLINE_CHARACTERS:
-            statements: Sequence[Statement] = parse(text, self._limits)
-        else:
-            check_size(text, self._limits)
-            statements = await self._process.parse(text)
-        if len(text) <= _CACHED_CHARACTERS:
-            self._known[text] = statements
-            if len(self._known) > self._limits.parsed_texts:
-                self._known.popitem(last=False)
-        return statements

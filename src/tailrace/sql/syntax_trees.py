@@ -16,6 +16,15 @@ from tailrace.model.errors import SqlError, TailraceError
 from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import Table
 
+_NAMED = (exp.Alias, exp.Aliases, exp.Column, exp.Star, exp.Columns, exp.Dot)
+_CALL = re.compile(r"([a-z_]\w*)\s*\(", re.IGNORECASE)
+_PARAMETER = re.compile(r"%\((\w+)\)s")
+_UNKNOWN_COLUMN_MESSAGES = (
+    re.compile(r"there is no column (\S+)"),
+    re.compile(r'Referenced column "([^"]+)" (?:not found|was not found)'),
+    re.compile(r'does not have a column named "([^"]+)"'),
+)
+
 
 class TextPosition(NamedTuple):
     """A position in a text; lines and columns count from 1."""
@@ -70,11 +79,6 @@ def is_cte(table: exp.Table) -> bool:
     return False
 
 
-_NAMED = (exp.Alias, exp.Aliases, exp.Column, exp.Star, exp.Columns, exp.Dot)
-_CALL = re.compile(r"([a-z_]\w*)\s*\(", re.IGNORECASE)
-_PARAMETER = re.compile(r"%\((\w+)\)s")
-
-
 def with_column_names(tree: exp.Expr) -> exp.Expr:
     """Return a copy of the tree in which every result column has a name."""
     named = tree.copy()
@@ -111,13 +115,6 @@ def _written(column: exp.Expr) -> str:
 
 def _parameter(found: re.Match[str]) -> str:
     return "?" if found[1].isdigit() else f":{found[1]}"
-
-
-_UNKNOWN_COLUMN_MESSAGES = (
-    re.compile(r"there is no column (\S+)"),
-    re.compile(r'Referenced column "([^"]+)" (?:not found|was not found)'),
-    re.compile(r'does not have a column named "([^"]+)"'),
-)
 
 
 def with_position(error: TailraceError, trees: Iterable[exp.Expr], columns: Iterable[str]) -> TailraceError:

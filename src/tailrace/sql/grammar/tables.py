@@ -153,8 +153,7 @@ def _decimal(reader: TokenReader) -> ColumnType:
     if not (1 <= precision <= _MAX_PRECISION and 0 <= scale <= precision):
         reader.reject(
             f"decimal({precision}, {scale}) is not valid; a decimal has 1 to {_MAX_PRECISION} digits, of which 0 to all are"
-            " after"
-            " the decimal point"
+            " after the decimal point"
         )
     return ColumnType("decimal", precision=precision, scale=scale)
 

@@ -54,6 +54,17 @@ _TABLE = "the name of a table"
 _OPERATIONS: dict[str, Operation] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
 
 
+_DURATION = re.compile(r"\s*(\d{1,9})\s*(ms|s|m)\s*", re.IGNORECASE)
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000}
+_SHOWN: dict[str, Literal["topics", "tables", "routes", "groups"]] = {
+    "TOPICS": "topics",
+    "TABLES": "tables",
+    "ROUTES": "routes",
+    "GROUPS": "groups",
+}
+_DESCRIBED: dict[str, Literal["topic", "table"]] = {"TOPIC": "topic", "TABLE": "table"}
+
+
 def create_topic(reader: TokenReader, text: str) -> Statement:
     reader.expect("CREATE TOPIC")
     if_not_exists = reader.take("IF NOT EXISTS")
@@ -190,10 +201,6 @@ def _source_option(reader: TokenReader, name: str, position: TextPosition) -> ob
     reader.reject(f"sources have no option {name!r}; use payload or snapshot", position)
 
 
-_DURATION = re.compile(r"\s*(\d{1,9})\s*(ms|s|m)\s*", re.IGNORECASE)
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000}
-
-
 def consume(reader: TokenReader, text: str) -> Statement:
     reader.expect("CONSUME FROM")
     topic = reader.name(_TOPIC)
@@ -295,15 +302,6 @@ def _check(where: exp.Expression) -> None:
             raise UnsupportedSqlError("the condition of REDRIVE can't have parameters; write the values in it", *position)
         if isinstance(node, exp.Query):
             raise UnsupportedSqlError("the condition of REDRIVE can't contain a query; compare with constants", *position)
-
-
-_SHOWN: dict[str, Literal["topics", "tables", "routes", "groups"]] = {
-    "TOPICS": "topics",
-    "TABLES": "tables",
-    "ROUTES": "routes",
-    "GROUPS": "groups",
-}
-_DESCRIBED: dict[str, Literal["topic", "table"]] = {"TOPIC": "topic", "TABLE": "table"}
 
 
 def show(reader: TokenReader, text: str) -> Statement:

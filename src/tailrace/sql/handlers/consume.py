@@ -48,6 +48,13 @@ _ACKED = (
 _LAST_TIMESTAMP_MS = 253_402_300_799_999
 
 
+_REDRIVEN = (
+    ResultColumn("topic", ColumnType("text")),
+    ResultColumn("redriven", ColumnType("bigint")),
+    ResultColumn("left_out", ColumnType("bigint")),
+)
+
+
 class ConsumeHandler:
     def __init__(self, broker: Broker, limits: Limits) -> None:
         self._broker = broker
@@ -123,13 +130,6 @@ def _time(timestamp_ms: int) -> datetime | None:
         return None
     seconds, ms = divmod(timestamp_ms, 1000)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=ms * 1000)
-
-
-_REDRIVEN = (
-    ResultColumn("topic", ColumnType("text")),
-    ResultColumn("redriven", ColumnType("bigint")),
-    ResultColumn("left_out", ColumnType("bigint")),
-)
 
 
 class RedriveHandler:

@@ -103,8 +103,7 @@ def _columns(write: Write) -> list[str]:
     if not names:
         raise SqlError(
             f"the INSERT does not name columns of topic {write.target!r}; write INSERT INTO {write.target} (key, value) ..."
-            " with"
-            f" any of {', '.join(COLUMNS)}",
+            f" with any of {', '.join(COLUMNS)}",
             write.line,
             write.column,
         )

@@ -20,16 +20,6 @@ from tailrace.model.errors import invariant
 from tailrace.model.table import ColumnKind, ColumnType, Table
 from tailrace.sql.routes.expression import TEXT, ConstantValue, RouteColumn, digits_of
 
-
-class RouteOperator(NamedTuple):
-    spark: str
-    duckdb: str = ""
-    """As in Spark if it is empty."""
-    fails: bool = False
-    strict: bool = True
-    """Whether a null operand makes the result null."""
-
-
 _LEAST = "-9223372036854775808"
 _WHOLE = r"^[+-]?[0-9]{1,40}\z"
 _REAL = r"^[+-]?([0-9]{1,40}([.][0-9]{1,40})?|[.][0-9]{1,40})([eE][+-]?[0-9]{1,2})?\z"
@@ -38,6 +28,37 @@ _YEAR_MONTH_DAY = r"(000[1-9]|00[1-9][0-9]|0[1-9][0-9][0-9]|[1-9][0-9][0-9][0-9]
 _DATE = rf"^{_YEAR_MONTH_DAY}\z"
 _TIMESTAMP = rf"^{_YEAR_MONTH_DAY}[ T]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{{1,6}})?Z?\z"
 _UUID = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\z"
+_SPARK_TYPES: dict[ColumnKind, str] = {
+    "boolean": "BOOLEAN",
+    "smallint": "SMALLINT",
+    "integer": "INT",
+    "bigint": "BIGINT",
+    "double": "DOUBLE",
+    "text": "STRING",
+    "bytes": "BINARY",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "uuid": "STRING",
+    "json": "STRING",
+}
+_DUCKDB_TYPES = _SPARK_TYPES | {"integer": "INTEGER", "text": "VARCHAR", "bytes": "BLOB", "uuid": "VARCHAR", "json": "VARCHAR"}
+_JSON_TEXTS: dict[ColumnKind, str] = {
+    "date": "concat('\"', CAST({0} AS STRING), '\"')",
+    "decimal": "concat('\"', CAST({0} AS STRING), '\"')",
+    "timestamp": "concat('\"', date_format({0}, 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS\\'Z\\''), '\"')",
+    "text": "substring(to_json(array({0})), 2, length(to_json(array({0}))) - 2)",
+    "uuid": "concat('\"', {0}, '\"')",
+}
+"""Other types are the same in JSON and in text."""
+
+
+class RouteOperator(NamedTuple):
+    spark: str
+    duckdb: str = ""
+    """As in Spark if it is empty."""
+    fails: bool = False
+    strict: bool = True
+    """Whether a null operand makes the result null."""
 
 
 def _parsed(pattern: str, result: str) -> RouteOperator:
@@ -140,31 +161,6 @@ OPERATORS = {
     "boolean_of_text": RouteOperator("CASE lower({0}) WHEN 'true' THEN TRUE WHEN 'false' THEN FALSE END", fails=True),
 }
 """All operators but `and`, `or`, `case` and `coalesce`, which do not evaluate all of their operands; see `compile`."""
-
-
-_SPARK_TYPES: dict[ColumnKind, str] = {
-    "boolean": "BOOLEAN",
-    "smallint": "SMALLINT",
-    "integer": "INT",
-    "bigint": "BIGINT",
-    "double": "DOUBLE",
-    "text": "STRING",
-    "bytes": "BINARY",
-    "date": "DATE",
-    "timestamp": "TIMESTAMP",
-    "uuid": "STRING",
-    "json": "STRING",
-}
-_DUCKDB_TYPES = _SPARK_TYPES | {"integer": "INTEGER", "text": "VARCHAR", "bytes": "BLOB", "uuid": "VARCHAR", "json": "VARCHAR"}
-
-_JSON_TEXTS: dict[ColumnKind, str] = {
-    "date": "concat('\"', CAST({0} AS STRING), '\"')",
-    "decimal": "concat('\"', CAST({0} AS STRING), '\"')",
-    "timestamp": "concat('\"', date_format({0}, 'yyyy-MM-dd\\'T\\'HH:mm:ss.SSSSSS\\'Z\\''), '\"')",
-    "text": "substring(to_json(array({0})), 2, length(to_json(array({0}))) - 2)",
-    "uuid": "concat('\"', {0}, '\"')",
-}
-"""Other types are the same in JSON and in text."""
 
 
 class RouteDialect(NamedTuple):

@@ -27,6 +27,54 @@ TRY = "try_"
 ConstantValue = bool | int | float | str | Decimal | date | datetime | None
 
 
+BOOLEAN = ColumnType("boolean")
+BIGINT = ColumnType("bigint")
+DOUBLE = ColumnType("double")
+TEXT = ColumnType("text")
+DATE = ColumnType("date")
+TIMESTAMP = ColumnType("timestamp")
+UUID = ColumnType("uuid")
+MAX_DIGITS = 38
+PLAIN_SCALE = 6
+"""Spark writes decimals with more digits after the decimal point with an exponent, depending on a setting."""
+INTEGERS = frozenset({"smallint", "integer", "bigint"})
+NUMBERS = INTEGERS | {"decimal", "double"}
+ORDERED = NUMBERS | {"text", "date", "timestamp"}
+COMPARED = ORDERED | {"boolean", "uuid", "bytes"}
+CASTABLE = ORDERED | {"boolean", "uuid"}
+_DIGITS: dict[ColumnKind, int] = {"smallint": 5, "integer": 10, "bigint": 19}
+_CASTS: dict[tuple[ColumnKind, ColumnKind], str] = {
+    ("text", "double"): "double_of_text",
+    ("text", "decimal"): "decimal_of_text",
+    ("text", "boolean"): "boolean_of_text",
+    ("text", "date"): "date_of_text",
+    ("text", "timestamp"): "timestamp_of_text",
+    ("text", "uuid"): "uuid_of_text",
+    ("uuid", "text"): "uuid_as_text",
+    ("boolean", "text"): "text_of",
+    ("boolean", "bigint"): "boolean_as_bigint",
+    ("date", "text"): "text_of",
+    ("date", "timestamp"): "widen",
+    ("timestamp", "date"): "widen",
+    ("decimal", "double"): "decimal_as_double",
+    ("decimal", "decimal"): "narrow",
+}
+_KINDS: dict[exp.DType, ColumnKind] = {
+    exp.DType.BOOLEAN: "boolean",
+    exp.DType.SMALLINT: "smallint",
+    exp.DType.INT: "integer",
+    exp.DType.BIGINT: "bigint",
+    exp.DType.DOUBLE: "double",
+    exp.DType.DECIMAL: "decimal",
+    exp.DType.TEXT: "text",
+    exp.DType.VARCHAR: "text",
+    exp.DType.DATE: "date",
+    exp.DType.TIMESTAMP: "timestamp",
+    exp.DType.TIMESTAMPTZ: "timestamp",
+    exp.DType.UUID: "uuid",
+}
+
+
 class RouteColumn(NamedTuple):
     name: str
     image: Image
@@ -56,45 +104,6 @@ def columns_of(expression: RouteExpression) -> Iterator[RouteColumn]:
     elif isinstance(expression, RouteCall):
         for operand in expression.operands:
             yield from columns_of(operand)
-
-
-BOOLEAN = ColumnType("boolean")
-BIGINT = ColumnType("bigint")
-DOUBLE = ColumnType("double")
-TEXT = ColumnType("text")
-DATE = ColumnType("date")
-TIMESTAMP = ColumnType("timestamp")
-UUID = ColumnType("uuid")
-
-
-MAX_DIGITS = 38
-PLAIN_SCALE = 6
-"""Spark writes decimals with more digits after the decimal point with an exponent, depending on a setting."""
-
-INTEGERS = frozenset({"smallint", "integer", "bigint"})
-NUMBERS = INTEGERS | {"decimal", "double"}
-ORDERED = NUMBERS | {"text", "date", "timestamp"}
-COMPARED = ORDERED | {"boolean", "uuid", "bytes"}
-CASTABLE = ORDERED | {"boolean", "uuid"}
-
-_DIGITS: dict[ColumnKind, int] = {"smallint": 5, "integer": 10, "bigint": 19}
-
-_CASTS: dict[tuple[ColumnKind, ColumnKind], str] = {
-    ("text", "double"): "double_of_text",
-    ("text", "decimal"): "decimal_of_text",
-    ("text", "boolean"): "boolean_of_text",
-    ("text", "date"): "date_of_text",
-    ("text", "timestamp"): "timestamp_of_text",
-    ("text", "uuid"): "uuid_of_text",
-    ("uuid", "text"): "uuid_as_text",
-    ("boolean", "text"): "text_of",
-    ("boolean", "bigint"): "boolean_as_bigint",
-    ("date", "text"): "text_of",
-    ("date", "timestamp"): "widen",
-    ("timestamp", "date"): "widen",
-    ("decimal", "double"): "decimal_as_double",
-    ("decimal", "decimal"): "narrow",
-}
 
 
 def decimal(whole: int, scale: int) -> ColumnType | None:
@@ -144,22 +153,6 @@ def _common_decimal(types: Sequence[ColumnType]) -> ColumnType | None:
     if len(known) < len(digits):
         return None
     return decimal(max(whole for whole, _ in known), max(scale for _, scale in known))
-
-
-_KINDS: dict[exp.DType, ColumnKind] = {
-    exp.DType.BOOLEAN: "boolean",
-    exp.DType.SMALLINT: "smallint",
-    exp.DType.INT: "integer",
-    exp.DType.BIGINT: "bigint",
-    exp.DType.DOUBLE: "double",
-    exp.DType.DECIMAL: "decimal",
-    exp.DType.TEXT: "text",
-    exp.DType.VARCHAR: "text",
-    exp.DType.DATE: "date",
-    exp.DType.TIMESTAMP: "timestamp",
-    exp.DType.TIMESTAMPTZ: "timestamp",
-    exp.DType.UUID: "uuid",
-}
 
 
 def written_type(cast: exp.Cast) -> ColumnType:

@@ -31,6 +31,16 @@ from tailrace.sql.routes.expression import (
     digits_of,
 )
 
+_PARTS = ("year", "month", "day", "hour", "minute")
+_TIME_PARTS = ("hour", "minute")
+_WORDS: dict[type[exp.Expr], str] = {
+    exp.Add: "add",
+    exp.Sub: "subtract",
+    exp.Mul: "multiply",
+    exp.Div: "divide",
+    exp.Mod: "remainder",
+}
+
 
 class ExpressionChecker(Protocol):
     """Gives the parts of a tree their types; see `check`."""
@@ -39,9 +49,6 @@ class ExpressionChecker(Protocol):
 
 
 FunctionCheck = Callable[[ExpressionChecker, exp.Expr], RouteExpression]
-
-_PARTS = ("year", "month", "day", "hour", "minute")
-_TIME_PARTS = ("hour", "minute")
 
 
 def function_of(tree: exp.Expr) -> FunctionCheck | None:
@@ -71,11 +78,11 @@ def _substring(expressions: ExpressionChecker, tree: exp.Expr) -> RouteExpressio
     start, length = (tree.args.get(name) for name in ("start", "length"))
     if start is None or length is None:
         raise sql_error(tree, "in a route substring() needs both a start and a length")
-    places = [expressions.of(start), expressions.of(length)]
-    for place, least, part in zip(places, (1, 0), (start, length), strict=True):
-        if not isinstance(place, RouteConstant) or not isinstance(place.value, int) or not least <= place.value <= 1 << 30:
+    bounds = [expressions.of(start), expressions.of(length)]
+    for bound, least, part in zip(bounds, (1, 0), (start, length), strict=True):
+        if not isinstance(bound, RouteConstant) or not isinstance(bound.value, int) or not least <= bound.value <= 1 << 30:
             raise sql_error(part, f"in a route substring() needs a constant whole number of at least {least} here")
-    return RouteCall("substring", (of, *places), TEXT)
+    return RouteCall("substring", (of, *bounds), TEXT)
 
 
 def _extract(expressions: ExpressionChecker, tree: exp.Expr) -> RouteExpression:
@@ -163,15 +170,6 @@ HANDLERS: Mapping[type[exp.Expr], FunctionCheck] = {
     exp.ArrayContains: _array_contains,
 }
 _ANONYMOUS: Mapping[str, FunctionCheck] = {"cardinality": _cardinality}
-
-
-_WORDS: dict[type[exp.Expr], str] = {
-    exp.Add: "add",
-    exp.Sub: "subtract",
-    exp.Mul: "multiply",
-    exp.Div: "divide",
-    exp.Mod: "remainder",
-}
 
 
 def computed(tree: exp.Binary, left: RouteExpression, right: RouteExpression) -> RouteExpression:

@@ -39,6 +39,148 @@ from tailrace.sql.tables.tables import Tables
 from tailrace.wire.routing import ChangeEvent, KeyValue, read_change, route_change
 
 _decode_row = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_OPERATIONS: Sequence[Operation] = ("insert", "update", "delete")
+_NO_ID = RouteId(0)
+COLUMNS = (
+    ResultColumn("cursor", ColumnType("bigint")),
+    ResultColumn("op", ColumnType("text")),
+    ResultColumn("key", ColumnType("json")),
+    ResultColumn("matches", ColumnType("text")),
+    ResultColumn("partition", ColumnType("integer")),
+    ResultColumn("payload", ColumnType("json")),
+)
+
+
+class RouteHandler:
+    def __init__(self, broker: Broker, tables: Tables, limits: Limits) -> None:
+        self._broker = broker
+        self._tables = tables
+        self._limits = limits
+        self._threads = ThreadPoolExecutor(1, "tailrace-dry-run")
+        self._dry_runs = 0
+
+    async def add(self, asked: AddSourceStatement) -> Route:
+        route, _, _ = self._checked(asked)
+        return await self._tables.add_route(route)
+
+    async def drop(self, asked: DropSourceStatement) -> None:
+        await self._broker.routes.drop(asked.topic, asked.table)
+
+    async def explain(self, asked: AddSourceStatement) -> Result:
+        """Return what the route would do with the newest changes of the table. Nothing is changed."""
+        route, checked, table = self._checked(asked)
+        # A route that exists already can be explained too.
+        with suppress(RouteExistsError):
+            self._broker.routes.check_new(route)
+        size = self._broker.positions.size(CHANGES_PREFIX + table.name, 0)
+        with self._broker.answers.answer() as held:
+            await held.reserve(min(self._limits.explained_bytes, size))
+            changes = await self._newest_changes(table)
+            outcomes = await self._in_thread(checked, table, changes)
+            partitions = self._broker.topics.get(asked.topic).topic.partitions
+            rows = [_row(route, change, outcome, partitions) for change, outcome in zip(changes, outcomes, strict=True)]
+        return Result(COLUMNS, rows, _summary([row[3] for row in rows]))
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _checked(self, asked: AddSourceStatement) -> tuple[Route, CheckedRoute, Table]:
+        topic = self._broker.topics.get(asked.topic).topic
+        table = self._broker.tables.get(asked.table)
+        operations = tuple(operation for operation in _OPERATIONS if operation in asked.operations)
+        checked = check_route(asked.where, asked.partition_by, operations, table, self._limits, has_snapshot=asked.snapshot)
+        route = Route(
+            id=_NO_ID,
+            topic=topic.id,
+            topic_name=topic.name,
+            table=table.id,
+            table_name=table.name,
+            changes=table.changes,
+            operations=operations,
+            where=None if asked.where is None else _text(asked.where),
+            partition_by=tuple(map(_text, asked.partition_by)),
+            payload=asked.payload,
+            snapshot=asked.snapshot,
+            sql=compile_for_spark(checked, table, self._limits),
+        )
+        return route, checked, table
+
+    async def _newest_changes(self, table: Table) -> list[ChangeEvent]:
+        limits = self._limits
+        topic = CHANGES_PREFIX + table.name
+        start = await self._broker.positions.resolve(topic, 0, StartEdge.EARLIEST)
+        end = await self._broker.positions.resolve(topic, 0, StartEdge.LATEST)
+        newest: deque[ChangeEvent] = deque()
+        left = limits.explained_bytes
+        # Rows that snapshots have read are skipped, so older changes may be read, up to the limit of bytes.
+        while end > start and left > 0 and len(newest) < limits.explained_changes:
+            begin = Offset(max(start, end - limits.explained_changes))
+            records = await self._records(topic, begin, end, left)
+            for record in reversed(records):
+                left -= len(record.value or b"")
+                change = read_change(record)
+                if (left < 0 and newest) or len(newest) == limits.explained_changes:
+                    break
+                if change.op != "read":
+                    newest.appendleft(change)
+            end = begin
+        return list(newest)
+
+    async def _records(self, topic: str, begin: Offset, end: Offset, most_bytes: int) -> Sequence[Record]:
+        """Return the records between two offsets, or the last of them up to about so many bytes."""
+        held = 0
+        records: deque[Record] = deque()
+        while begin < end:
+            read = await self._broker.committed_reader.read(
+                topic, 0, begin, max_records=min(end - begin, self._limits.read_records)
+            )
+            for record in read.records:
+                records.append(record)
+                held += len(record.value or b"")
+                while held > most_bytes and len(records) > 1:
+                    held -= len(records.popleft().value or b"")
+            begin = read.next_offset
+        return records
+
+    async def _in_thread(self, checked: CheckedRoute, table: Table, changes: list[ChangeEvent]) -> "list[DryRunOutcome]":
+        if self._dry_runs >= self._limits.queued_queries:
+            raise OverloadedError(f"{self._dry_runs} dry runs are waiting, as many as queued_queries allows; try again later")
+        loop = asyncio.get_running_loop()
+        self._dry_runs += 1
+        done = self._threads.submit(dry_run, checked, table, changes, self._limits)
+        # Counted down when the thread is free again, not when the caller stops waiting.
+        done.add_done_callback(lambda _: loop.call_soon_threadsafe(self._finished))
+        return await asyncio.wrap_future(done)
+
+    def _finished(self) -> None:
+        self._dry_runs -= 1
+
+
+def _row(route: Route, change: ChangeEvent, outcome: "DryRunOutcome", partitions: int) -> Sequence[object]:
+    columns = [change.cursor, change.op, msgspec.json.decode(change.key)]
+    if change.op not in route.operations:
+        return (*columns, "false", None, None)
+    if outcome.failed or outcome.matches is not True:
+        return (*columns, "failed" if outcome.failed else "null" if outcome.matches is None else "false", None, None)
+    made = route_change(
+        change,
+        route=route.id,
+        table=route.table_name,
+        payload=route.payload,
+        partitions=partitions,
+        key_values=outcome.key_values if route.partition_by else None,
+    )
+    return (*columns, "true", made.partition, msgspec.json.decode(made.value))
+
+
+def _summary(matches: Sequence[object]) -> str:
+    matching, failing = matches.count("true"), matches.count("failed")
+    columns = f"{matching:,} of {counted(len(matches), 'change')} match{'es' if matching == 1 else ''}"
+    return columns + (f", {failing:,} fail{'s' if failing == 1 else ''}" if failing else "")
+
+
+def _text(tree: exp.Expression) -> str:
+    return tree.unnest().sql(dialect=Tailrace)
 
 
 class DryRunOutcome(NamedTuple):
@@ -150,147 +292,3 @@ def _arrow_type(type_: ColumnType) -> Any:
         "date": pa.date32(),
         "timestamp": pa.timestamp("us"),
     }.get(type_.kind, pa.string())
-
-
-_OPERATIONS: Sequence[Operation] = ("insert", "update", "delete")
-_NO_ID = RouteId(0)
-COLUMNS = (
-    ResultColumn("cursor", ColumnType("bigint")),
-    ResultColumn("op", ColumnType("text")),
-    ResultColumn("key", ColumnType("json")),
-    ResultColumn("matches", ColumnType("text")),
-    ResultColumn("partition", ColumnType("integer")),
-    ResultColumn("payload", ColumnType("json")),
-)
-
-
-class RouteHandler:
-    def __init__(self, broker: Broker, tables: Tables, limits: Limits) -> None:
-        self._broker = broker
-        self._tables = tables
-        self._limits = limits
-        self._threads = ThreadPoolExecutor(1, "tailrace-dry-run")
-        self._dry_runs = 0
-
-    async def add(self, asked: AddSourceStatement) -> Route:
-        route, _, _ = self._checked(asked)
-        return await self._tables.add_route(route)
-
-    async def drop(self, asked: DropSourceStatement) -> None:
-        await self._broker.routes.drop(asked.topic, asked.table)
-
-    async def explain(self, asked: AddSourceStatement) -> Result:
-        """Return what the route would do with the newest changes of the table. Nothing is changed."""
-        route, checked, table = self._checked(asked)
-        # A route that exists already can be explained too.
-        with suppress(RouteExistsError):
-            self._broker.routes.check_new(route)
-        size = self._broker.positions.size(CHANGES_PREFIX + table.name, 0)
-        with self._broker.answers.answer() as held:
-            await held.reserve(min(self._limits.explained_bytes, size))
-            changes = await self._newest_changes(table)
-            outcomes = await self._in_thread(checked, table, changes)
-            partitions = self._broker.topics.get(asked.topic).topic.partitions
-            rows = [_row(route, change, outcome, partitions) for change, outcome in zip(changes, outcomes, strict=True)]
-        return Result(COLUMNS, rows, _summary([row[3] for row in rows]))
-
-    def close(self) -> None:
-        self._threads.shutdown(wait=True, cancel_futures=True)
-
-    def _checked(self, asked: AddSourceStatement) -> tuple[Route, CheckedRoute, Table]:
-        topic = self._broker.topics.get(asked.topic).topic
-        table = self._broker.tables.get(asked.table)
-        operations = tuple(operation for operation in _OPERATIONS if operation in asked.operations)
-        checked = check_route(asked.where, asked.partition_by, operations, table, self._limits, has_snapshot=asked.snapshot)
-        route = Route(
-            id=_NO_ID,
-            topic=topic.id,
-            topic_name=topic.name,
-            table=table.id,
-            table_name=table.name,
-            changes=table.changes,
-            operations=operations,
-            where=None if asked.where is None else _text(asked.where),
-            partition_by=tuple(map(_text, asked.partition_by)),
-            payload=asked.payload,
-            snapshot=asked.snapshot,
-            sql=compile_for_spark(checked, table, self._limits),
-        )
-        return route, checked, table
-
-    async def _newest_changes(self, table: Table) -> list[ChangeEvent]:
-        limits = self._limits
-        topic = CHANGES_PREFIX + table.name
-        start = await self._broker.positions.resolve(topic, 0, StartEdge.EARLIEST)
-        end = await self._broker.positions.resolve(topic, 0, StartEdge.LATEST)
-        newest: deque[ChangeEvent] = deque()
-        left = limits.explained_bytes
-        # Rows that snapshots have read are skipped, so older changes may be read, up to the limit of bytes.
-        while end > start and left > 0 and len(newest) < limits.explained_changes:
-            begin = Offset(max(start, end - limits.explained_changes))
-            records = await self._records(topic, begin, end, left)
-            for record in reversed(records):
-                left -= len(record.value or b"")
-                change = read_change(record)
-                if (left < 0 and newest) or len(newest) == limits.explained_changes:
-                    break
-                if change.op != "read":
-                    newest.appendleft(change)
-            end = begin
-        return list(newest)
-
-    async def _records(self, topic: str, begin: Offset, end: Offset, most_bytes: int) -> Sequence[Record]:
-        """Return the records between two offsets, or the last of them up to about so many bytes."""
-        held = 0
-        records: deque[Record] = deque()
-        while begin < end:
-            read = await self._broker.committed_reader.read(
-                topic, 0, begin, max_records=min(end - begin, self._limits.read_records)
-            )
-            for record in read.records:
-                records.append(record)
-                held += len(record.value or b"")
-                while held > most_bytes and len(records) > 1:
-                    held -= len(records.popleft().value or b"")
-            begin = read.next_offset
-        return records
-
-    async def _in_thread(self, checked: CheckedRoute, table: Table, changes: list[ChangeEvent]) -> list[DryRunOutcome]:
-        if self._dry_runs >= self._limits.queued_queries:
-            raise OverloadedError(f"{self._dry_runs} dry runs are waiting, as many as queued_queries allows; try again later")
-        loop = asyncio.get_running_loop()
-        self._dry_runs += 1
-        done = self._threads.submit(dry_run, checked, table, changes, self._limits)
-        # Counted down when the thread is free again, not when the caller stops waiting.
-        done.add_done_callback(lambda _: loop.call_soon_threadsafe(self._finished))
-        return await asyncio.wrap_future(done)
-
-    def _finished(self) -> None:
-        self._dry_runs -= 1
-
-
-def _row(route: Route, change: ChangeEvent, outcome: DryRunOutcome, partitions: int) -> Sequence[object]:
-    told = [change.cursor, change.op, msgspec.json.decode(change.key)]
-    if change.op not in route.operations:
-        return (*told, "false", None, None)
-    if outcome.failed or outcome.matches is not True:
-        return (*told, "failed" if outcome.failed else "null" if outcome.matches is None else "false", None, None)
-    made = route_change(
-        change,
-        route=route.id,
-        table=route.table_name,
-        payload=route.payload,
-        partitions=partitions,
-        key_values=outcome.key_values if route.partition_by else None,
-    )
-    return (*told, "true", made.partition, msgspec.json.decode(made.value))
-
-
-def _summary(matches: Sequence[object]) -> str:
-    matching, failing = matches.count("true"), matches.count("failed")
-    told = f"{matching:,} of {counted(len(matches), 'change')} match{'es' if matching == 1 else ''}"
-    return told + (f", {failing:,} fail{'s' if failing == 1 else ''}" if failing else "")
-
-
-def _text(tree: exp.Expression) -> str:
-    return tree.unnest().sql(dialect=Tailrace)

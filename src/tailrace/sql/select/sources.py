@@ -54,6 +54,18 @@ _CONSTANT_PARTS = (
 )
 
 
+SCAN_COLUMNS: Mapping[str, ScanColumn] = {
+    "partition": "partition",
+    "offset": "offset",
+    "cursor": "cursor",
+    "timestamp": "timestamp",
+}
+"""The columns of a topic for which there are bounds."""
+CHANGE_SCAN_COLUMNS: Mapping[str, ScanColumn] = {"_commit_version": "cursor", "_commit_timestamp": "timestamp"}
+"""The columns of the changes of a table for which there are bounds."""
+CHANGES_FUNCTION = "table_changes"
+
+
 class ValueRange(NamedTuple):
     """The values from `low` to `high`, both included; `None` means no bound."""
 
@@ -73,7 +85,7 @@ class ScanBounds(NamedTuple):
 class ScanCondition(NamedTuple):
     """A comparison of a column with constants. `one_of` has at least one constant, the others exactly one."""
 
-    place: ScanColumn
+    column: ScanColumn
     side: BoundSide
     constants: Sequence[exp.Expr]
 
@@ -91,9 +103,9 @@ def scan_conditions(where: exp.Expr, scan_column: Callable[[exp.Column], ScanCol
             yield from _compared(term.this, ("low",), term.args["low"], scan_column)
             yield from _compared(term.this, ("high",), term.args["high"], scan_column)
         elif isinstance(term, exp.In) and term.expressions and isinstance(term.this, exp.Column):
-            place = scan_column(term.this)
-            if place is not None and all(map(is_constant, term.expressions)):
-                yield ScanCondition(place, "one_of", term.expressions)
+            column = scan_column(term.this)
+            if column is not None and all(map(is_constant, term.expressions)):
+                yield ScanCondition(column, "one_of", term.expressions)
         elif type(term) in _SIDES:
             if is_constant(term.expression):
                 yield from _compared(term.this, _SIDES[type(term)], term.expression, scan_column)
@@ -108,7 +120,7 @@ def is_constant(tree: exp.Expr) -> bool:
 
 def constants_query(found: Sequence[ScanCondition]) -> str:
     """Return a query for the values of all constants of these conditions, in one row; null for those without a value."""
-    asked = [_asked(condition.place, constant) for condition in found for constant in condition.constants]
+    asked = [_asked(condition.column, constant) for condition in found for constant in condition.constants]
     return f"SELECT {', '.join(asked)}"
 
 
@@ -123,10 +135,10 @@ def scan_bounds(found: Sequence[ScanCondition], answers: Sequence[int | None]) -
         if len(known) < len(values):
             continue
         low, high = min(known), max(known)
-        if condition.side == "one_of" and condition.place == "partition":
+        if condition.side == "one_of" and condition.column == "partition":
             partitions = frozenset(known) if partitions is None else partitions & frozenset(known)
-        spans[condition.place] = _narrowed(
-            spans.get(condition.place, ValueRange()),
+        spans[condition.column] = _narrowed(
+            spans.get(condition.column, ValueRange()),
             low if condition.side in ("low", "one_of") else None,
             high if condition.side in ("high", "one_of") else None,
         )
@@ -139,17 +151,17 @@ def scan_bounds(found: Sequence[ScanCondition], answers: Sequence[int | None]) -
 
 
 def _compared(
-    column: exp.Expr, sides: Sequence[BoundSide], constant: exp.Expr, scan_column: Callable[[exp.Column], ScanColumn | None]
+    tree: exp.Expr, sides: Sequence[BoundSide], constant: exp.Expr, scan_column: Callable[[exp.Column], ScanColumn | None]
 ) -> Iterator[ScanCondition]:
-    place = scan_column(column) if isinstance(column, exp.Column) else None
-    if place is not None and is_constant(constant):
+    column = scan_column(tree) if isinstance(tree, exp.Column) else None
+    if column is not None and is_constant(constant):
         for side in sides:
-            yield ScanCondition(place, side, (constant,))
+            yield ScanCondition(column, side, (constant,))
 
 
-def _asked(place: ScanColumn, constant: exp.Expr) -> str:
+def _asked(column: ScanColumn, constant: exp.Expr) -> str:
     text = constant.sql(dialect="duckdb")
-    return f"TRY(epoch_us(CAST({text} AS TIMESTAMP)))" if place == "timestamp" else f"TRY(CAST({text} AS BIGINT))"
+    return f"TRY(epoch_us(CAST({text} AS TIMESTAMP)))" if column == "timestamp" else f"TRY(CAST({text} AS BIGINT))"
 
 
 def _narrowed(span: ValueRange, low: int | None, high: int | None) -> ValueRange:
@@ -170,20 +182,6 @@ def _milliseconds(micros: ValueRange) -> ValueRange:
         None if micros.low is None else micros.low // 1000, None if micros.high is None else -(-micros.high // 1000)
     )
 
-
-SCAN_COLUMNS: Mapping[str, ScanColumn] = {
-    "partition": "partition",
-    "offset": "offset",
-    "cursor": "cursor",
-    "timestamp": "timestamp",
-}
-"""The columns of a topic for which there are bounds."""
-
-CHANGE_SCAN_COLUMNS: Mapping[str, ScanColumn] = {"_commit_version": "cursor", "_commit_timestamp": "timestamp"}
-"""The columns of the changes of a table for which there are bounds."""
-
-
-CHANGES_FUNCTION = "table_changes"
 
 SourceKind = Literal["topic", "system", "table", "changes"]
 
@@ -254,18 +252,18 @@ def _meaning(node: exp.Table, find: FindSource, names: ListNames) -> NamedSource
 
 def _changes_of(call: exp.Func, find: FindSource) -> NamedSource:
     arguments = call.expressions
-    place = position_of(call) or ()
+    position = position_of(call) or ()
     if not 1 <= len(arguments) <= 3 or not (isinstance(arguments[0], exp.Literal) and arguments[0].is_string):
         raise SqlError(
             f"the arguments of {CHANGES_FUNCTION} are not valid; write {CHANGES_FUNCTION}('namespace.table' [, from_cursor [,"
             " to_cursor]])",
-            *place,
+            *position,
         )
     if not all(map(is_constant, arguments[1:])):
-        raise SqlError(f"the cursors of {CHANGES_FUNCTION} must be constants", *place)
+        raise SqlError(f"the cursors of {CHANGES_FUNCTION} must be constants", *position)
     named = find(arguments[0].name)
     if named is None or named.table is None:
-        raise SqlError(f"there is no table {arguments[0].name!r}", *place)
+        raise SqlError(f"there is no table {arguments[0].name!r}", *position)
     return NamedSource("changes", named.name, (*named.columns, *META_COLUMNS), table=named.table)
 
 
@@ -306,9 +304,9 @@ def _text(constant: exp.Expr | None) -> str | None:
     return None if constant is None else constant.sql(dialect="duckdb")
 
 
-def _conditions(terms: Sequence[exp.Expr], places: Mapping[str, ScanColumn]) -> Iterator[ScanCondition]:
+def _conditions(terms: Sequence[exp.Expr], columns: Mapping[str, ScanColumn]) -> Iterator[ScanCondition]:
     for term in terms:
-        yield from scan_conditions(term, lambda column: places.get(column.name.lower()))
+        yield from scan_conditions(term, lambda column: columns.get(column.name.lower()))
 
 
 def _pushed(terms: Sequence[exp.Expr], table: Table) -> list[exp.Expr]:

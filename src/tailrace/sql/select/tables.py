@@ -27,6 +27,41 @@ _NUMBERS = frozenset(("smallint", "integer", "bigint"))
 _ROWS_AT_ONCE = 10_000
 
 
+CHANGE_TYPE = "_change_type"
+COMMIT_VERSION = "_commit_version"
+COMMIT_TIMESTAMP = "_commit_timestamp"
+META_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
+TOPIC_COLUMNS_READ = ("offset", "cursor", "timestamp", "value")
+"""The columns of the change topic that the subquery reads."""
+_MAX_DIGITS = 38
+_IN_DUCKDB: dict[ColumnKind, str] = {
+    "boolean": "BOOLEAN",
+    "smallint": "SMALLINT",
+    "integer": "INTEGER",
+    "bigint": "BIGINT",
+    "double": "DOUBLE",
+    "text": "VARCHAR",
+    "bytes": "BLOB",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "uuid": "UUID",
+    "json": "JSON",
+}
+_IN_ARROW: dict[ColumnKind, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "smallint": pa.int16(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "text": pa.string(),
+    "bytes": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "uuid": pa.uuid(),
+    "json": pa.json_(),
+}
+
+
 class ReadTables(Protocol):
     """Runs queries over tables; see `sql.tables`."""
 
@@ -113,15 +148,6 @@ def _without_zone(value: object) -> object:
     return value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) and value.tzinfo else value
 
 
-CHANGE_TYPE = "_change_type"
-COMMIT_VERSION = "_commit_version"
-COMMIT_TIMESTAMP = "_commit_timestamp"
-META_COLUMNS = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
-
-TOPIC_COLUMNS_READ = ("offset", "cursor", "timestamp", "value")
-"""The columns of the change topic that the subquery reads."""
-
-
 def changes_sql(table: Table, relation: str, wanted: Sequence[str], low: str | None, high: str | None) -> str:
     """Return the subquery in DuckDB's SQL, over the relation of the change topic. Only the wanted columns are extracted.
 
@@ -177,37 +203,6 @@ def _items(kind: ColumnType, json: str) -> str:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-_MAX_DIGITS = 38
-
-_IN_DUCKDB: dict[ColumnKind, str] = {
-    "boolean": "BOOLEAN",
-    "smallint": "SMALLINT",
-    "integer": "INTEGER",
-    "bigint": "BIGINT",
-    "double": "DOUBLE",
-    "text": "VARCHAR",
-    "bytes": "BLOB",
-    "date": "DATE",
-    "timestamp": "TIMESTAMP",
-    "uuid": "UUID",
-    "json": "JSON",
-}
-
-_IN_ARROW: dict[ColumnKind, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "smallint": pa.int16(),
-    "integer": pa.int32(),
-    "bigint": pa.int64(),
-    "double": pa.float64(),
-    "text": pa.string(),
-    "bytes": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
-    "uuid": pa.uuid(),
-    "json": pa.json_(),
-}
 
 
 def duckdb_type(kind: ColumnType) -> str:

@@ -62,6 +62,15 @@ _EARLIEST_MS = -62_135_596_800_000
 _LATEST_MS = 253_402_300_799_999
 
 
+_log = logging.getLogger(__name__)
+
+_MUCH_RECORDS = 20_000
+_TOO_MUCH_RECORDS = 200_000
+_WAIT_SECONDS = 10
+_KERNELS = "tailrace.wire.decoding_kernels"
+_COMPILE_SECONDS = 120
+
+
 class TopicRelation:
     def __init__(
         self,
@@ -231,15 +240,6 @@ def _timestamps(column: pa.Array) -> pa.Array:
 def _are_unknown(millis: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     unknown: npt.NDArray[np.bool_] = (millis == NO_TIMESTAMP) | (millis < _EARLIEST_MS) | (millis > _LATEST_MS)
     return unknown
-
-
-_MUCH_RECORDS = 20_000
-_TOO_MUCH_RECORDS = 200_000
-_WAIT_SECONDS = 10
-_KERNELS = "tailrace.wire.decoding_kernels"
-_COMPILE_SECONDS = 120
-
-_log = logging.getLogger(__name__)
 
 
 class FieldReader:

@@ -77,8 +77,7 @@ def _check_size(values: Iterable[object], limits: Limits) -> None:
             if items > limits.statement_nodes:
                 raise LimitExceededError(
                     f"the parameters of the query have more than {limits.statement_nodes} values (statement_nodes); send"
-                    " fewer, or"
-                    " insert them into a table and join it"
+                    " fewer, or insert them into a table and join it"
                 )
             if isinstance(value, list | tuple):
                 waiting.append(value)

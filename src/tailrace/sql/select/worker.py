@@ -52,6 +52,12 @@ _THREADS = max(1, (os.cpu_count() or 1) // 2)
 _FOREIGN_ERRORS = (duckdb.Error, pa.ArrowException, OSError, MemoryError)
 
 
+_EXTRA_SECONDS = 5
+_EXTRA_BYTES = 256 * MIB
+_STEPS = 2
+"""How many times `query_bytes` one step of a query may take in addition to what DuckDB keeps."""
+
+
 class QueryInterrupted(Exception):
     """The query was interrupted to make room for others."""
 
@@ -144,19 +150,12 @@ class DuckDbSession:
         if isinstance(error, duckdb.OutOfMemoryException | MemoryError) or "Out of Memory Error" in said:
             return QueryLimitError(
                 f"the query needs more memory than query_bytes allows ({self._query_bytes}); restrict it by WHERE, or select"
-                " fewer"
-                " columns"
+                " fewer columns"
             )
         _, _, words = said.partition("Error: ")
         # The rest suggests settings that can't be changed here.
         words = words.partition(" Use TRY(...)")[0]
         return SqlError(f"the query can't be run: {words or said}")
-
-
-_EXTRA_SECONDS = 5
-_EXTRA_BYTES = 256 * MIB
-_STEPS = 2
-"""How many times `query_bytes` one step of a query may take in addition to what DuckDB keeps."""
 
 
 class QueryWorker:

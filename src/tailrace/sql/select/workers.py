@@ -47,6 +47,11 @@ from tailrace.sql.select.worker_protocol import (
 _WORKER = "tailrace.sql.select.worker"
 
 
+_PAUSE_SECONDS = 0.00005
+_CELL_BYTES = 16
+"""What a value takes in addition to its bytes."""
+
+
 class WorkerProcess:
     """One process. Only the thread that holds it calls its methods, except `stop` and `interrupt`."""
 
@@ -244,11 +249,6 @@ class WorkerPool:
     def close(self) -> None:
         while self._free:
             self._free.pop().close()
-
-
-_PAUSE_SECONDS = 0.00005
-_CELL_BYTES = 16
-"""What a value takes in addition to its bytes."""
 
 
 def read_result(

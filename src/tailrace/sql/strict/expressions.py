@@ -19,6 +19,14 @@ _UNIT_NAMES = """
 _UNITS = frozenset(unit + plural for unit in _UNIT_NAMES.split() for plural in ("", "S"))
 
 
+_NO_OPERATORS = frozenset(("(", ")", "[", "]", "{", "}", ",", ".", ";", ":", "::", "?", ""))
+_WORD_OPERATORS = frozenset(("OVERLAPS", "DIV", "GLOB", "REGEXP", "RLIKE"))
+_ENDS = frozenset((",", ")", "]", "FROM", "AS", "THEN", "WHEN", "END", "ASC", "DESC"))
+_LOGIC = frozenset(("AND", "OR"))
+_LIKES = frozenset(("LIKE", "ILIKE", "GLOB", "RLIKE", "REGEXP"))
+_NEGATABLE = _LIKES | {"BETWEEN", "IN", "SIMILAR"}
+
+
 class OperandGrammar(NameGrammar, ABC):
     @abstractmethod
     def expression(self) -> None:
@@ -238,14 +246,6 @@ class OperandGrammar(NameGrammar, ABC):
         self.operand()
         if stream.take_any(_UNITS) and stream.take("TO") and not stream.take_any(_UNITS):
             stream.fail("a unit of time")
-
-
-_NO_OPERATORS = frozenset(("(", ")", "[", "]", "{", "}", ",", ".", ";", ":", "::", "?", ""))
-_WORD_OPERATORS = frozenset(("OVERLAPS", "DIV", "GLOB", "REGEXP", "RLIKE"))
-_ENDS = frozenset((",", ")", "]", "FROM", "AS", "THEN", "WHEN", "END", "ASC", "DESC"))
-_LOGIC = frozenset(("AND", "OR"))
-_LIKES = frozenset(("LIKE", "ILIKE", "GLOB", "RLIKE", "REGEXP"))
-_NEGATABLE = _LIKES | {"BETWEEN", "IN", "SIMILAR"}
 
 
 class ExpressionGrammar(OperandGrammar, ABC):

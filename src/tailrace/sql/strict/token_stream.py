@@ -30,6 +30,30 @@ _TEXTS = frozenset(
 _SECOND_HALVES = {TokenType.LT: TokenType.LT, TokenType.GT: TokenType.GT, TokenType.DOT: TokenType.NUMBER}
 
 
+_RESERVED = """
+    ALL AND ANY AS ASC BETWEEN BY CASE CROSS DESC DISTINCT DO ELSE END ESCAPE EXCEPT FETCH FOR FROM FULL GROUP HAVING ILIKE IN
+    INNER INSERT INTERSECT INTO IS JOIN LEFT LIKE LIMIT NATURAL NOT ON OR ORDER PLACING QUALIFY RETURNING RIGHT SELECT SET
+    SIMILAR SOME THEN UNION USING VALUES WHEN WHERE WINDOW WITH
+"""
+RESERVED = frozenset(_RESERVED.split())
+"""Words that can't be the name of a column, nor its alias without AS."""
+_NO_ALIAS = RESERVED | {
+    "OFFSET",
+    "COLLATE",
+    "ISNULL",
+    "NOTNULL",
+    "OVERLAPS",
+    "FILTER",
+    "OVER",
+    "WITHIN",
+    "AT",
+    "NULLS",
+    "NULL",
+    "TRUE",
+    "FALSE",
+}
+
+
 class TokenKind:
     """The kinds of tokens."""
 
@@ -131,31 +155,6 @@ def _grammar_tokens(tokens: Sequence[Token]) -> Iterator[GrammarToken]:
                 yield GrammarToken(keyword, TokenKind.WORD, token)
         else:
             yield GrammarToken(token.text, TokenKind.SIGN, token)
-
-
-_RESERVED = """
-    ALL AND ANY AS ASC BETWEEN BY CASE CROSS DESC DISTINCT DO ELSE END ESCAPE EXCEPT FETCH FOR FROM FULL GROUP HAVING ILIKE IN
-    INNER INSERT INTERSECT INTO IS JOIN LEFT LIKE LIMIT NATURAL NOT ON OR ORDER PLACING QUALIFY RETURNING RIGHT SELECT SET
-    SIMILAR SOME THEN UNION USING VALUES WHEN WHERE WINDOW WITH
-"""
-RESERVED = frozenset(_RESERVED.split())
-"""Words that can't be the name of a column, nor its alias without AS."""
-
-_NO_ALIAS = RESERVED | {
-    "OFFSET",
-    "COLLATE",
-    "ISNULL",
-    "NOTNULL",
-    "OVERLAPS",
-    "FILTER",
-    "OVER",
-    "WITHIN",
-    "AT",
-    "NULLS",
-    "NULL",
-    "TRUE",
-    "FALSE",
-}
 
 
 class NameGrammar:

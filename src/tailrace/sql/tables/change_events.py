@@ -137,8 +137,7 @@ class TableEvents:
     def _too_large(self, value: bytes) -> LimitExceededError:
         return LimitExceededError(
             f"the change of a row of table {self.table.name!r} takes {len(value)} bytes, with the row before and after, more"
-            " than"
-            f" change_bytes allows ({self._change_bytes}); store smaller values"
+            f" than change_bytes allows ({self._change_bytes}); store smaller values"
         )
 
     def _image(self, row: StoredRow) -> Any:

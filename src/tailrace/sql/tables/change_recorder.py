@@ -52,7 +52,7 @@ class ChangeRecorder:
         self._tx = ""
         self._ts = 0
         self.size = 0
-        self.refusal: TailraceError | None = None
+        self.rejection: TailraceError | None = None
         """Why the running statement must stop."""
 
     def __len__(self) -> int:
@@ -64,13 +64,13 @@ class ChangeRecorder:
         self._ts = ts
         self._snapshots = snapshots
         self.size = 0
-        self.refusal = None
+        self.rejection = None
 
     def transaction(self, tx: str) -> RecorderSavepoint:
         """Start a transaction within the group."""
         self._tx = tx
         self._headers = {}
-        self.refusal = None
+        self.rejection = None
         return RecorderSavepoint(len(self._events), self.size)
 
     def back_to(self, mark: RecorderSavepoint) -> None:
@@ -80,7 +80,7 @@ class ChangeRecorder:
     def hook(self, update: apsw.PreUpdate) -> None:
         """Record a change. SQLite calls it before it changes a row."""
         of = self._by_name.get(update.table_name)
-        if of is None or self.refusal is not None:
+        if of is None or self.rejection is not None:
             return
         try:
             op = update.op
@@ -97,7 +97,7 @@ class ChangeRecorder:
                     self._add(of, "insert", None, new)
         except TailraceError as error:
             # An error in a hook does not stop SQLite, but an interrupt does.
-            self.refusal = error
+            self.rejection = error
             update.connection.interrupt()
 
     def inserted(self, of: TableEvents, rows: Sequence[StoredRow]) -> None:

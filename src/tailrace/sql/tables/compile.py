@@ -18,6 +18,8 @@ from tailrace.sql.tables.schema import constant, default_of
 from tailrace.sql.tables.translate import Translation, name_of
 from tailrace.sql.tables.values import StoredValue
 
+_CONSTANTS = (exp.Literal, exp.Boolean, exp.Null, exp.HexString)
+
 
 def program_of(statement: Write | Query, find: FindTable, types: dict[str, ColumnType]) -> Program:
     """Compile a statement. The types that it casts to are added to `types`."""
@@ -57,9 +59,6 @@ def _delete(tree: exp.Delete, find: FindTable, types: dict[str, ColumnType]) -> 
     return SqliteStatement(translated.sql, translated.parameters, returning)
 
 
-_CONSTANTS = (exp.Literal, exp.Boolean, exp.Null, exp.HexString)
-
-
 def insert_program(tree: exp.Insert, find: FindTable, types: dict[str, ColumnType]) -> Program:
     if tree.args.get("alternative") or tree.args.get("ignore") or tree.args.get("overwrite"):
         raise UnsupportedSqlError(
@@ -77,8 +76,8 @@ def insert_program(tree: exp.Insert, find: FindTable, types: dict[str, ColumnTyp
     if rows is None:
         return _insert_source(tree, target, table, columns, find, types)
     # Values are not translated: they are bound, one row at a time.
-    places = exp.Tuple(expressions=[exp.var(f"?{number}") for number in range(1, len(table.columns) + 1)])
-    tree.set("expression", exp.Values(expressions=[places]))
+    row = exp.Tuple(expressions=[exp.var(f"?{number}") for number in range(1, len(table.columns) + 1)])
+    tree.set("expression", exp.Values(expressions=[row]))
     tree.set("default", False)
     translation = Translation(tree, find, types, parameters_before=len(table.columns))
     tree.set("this", _target_schema(target, table.columns))

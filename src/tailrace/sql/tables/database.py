@@ -75,6 +75,14 @@ _CONTROL = frozenset((apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT))
 Authorizer = Callable[[int, str | None, str | None, str | None, str | None], int]
 
 
+_log = logging.getLogger(__name__)
+
+_UNIQUE = re.compile(r"UNIQUE constraint failed: (.*)")
+_UNKNOWN_COLUMN = re.compile(r"no such column: \"?([^\"]*)\"?( - should this be .*)?")
+_UNKNOWN_FUNCTION = re.compile(r"no such function: (.*)")
+_NOT_NULL = re.compile(r"NOT NULL constraint failed: (.*)")
+
+
 def make_database(file: TableFile, limits: Limits) -> apsw.Connection:
     """Return a connection to a new file, to be filled in one transaction and closed.
 
@@ -188,20 +196,11 @@ def check_origin(connection: apsw.Connection, file: TableFile) -> None:
 def check_log_id(connection: apsw.Connection, file: TableFile) -> None:
     found = connection.execute(f"SELECT id FROM {quoted(_LOG)}").fetchall()  # noqa: S608
     if found != [(file.log_id,)]:
-        told = found[0][0] if found else "none"
+        other_id = found[0][0] if found else "none"
         raise CorruptionError(
-            f"{file.path} belongs to log {told}, not to this log ({file.log_id}). Restore the right file, or remove this one:"
-            " the"
-            " rows are then rebuilt from the log"
+            f"{file.path} belongs to log {other_id}, not to this log ({file.log_id}). Restore the right file, or remove this"
+            " one: the rows are then rebuilt from the log"
         )
-
-
-_log = logging.getLogger(__name__)
-
-_UNIQUE = re.compile(r"UNIQUE constraint failed: (.*)")
-_UNKNOWN_COLUMN = re.compile(r"no such column: \"?([^\"]*)\"?( - should this be .*)?")
-_UNKNOWN_FUNCTION = re.compile(r"no such function: (.*)")
-_NOT_NULL = re.compile(r"NOT NULL constraint failed: (.*)")
 
 
 def failure_of(error: Exception, limits: Limits) -> TailraceError:

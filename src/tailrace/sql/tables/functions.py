@@ -26,6 +26,12 @@ ColumnsOf = Mapping[tuple[str, str], Column]
 """Columns by the names of table and column."""
 
 
+_SPECIAL = "*?["
+_STEPS_AT_ONCE = 1_000_000
+_MAX_STEPS = 1_000_000_000
+"""Characters of a text times those of a part of the pattern; this many take a few seconds."""
+
+
 def register_functions(
     connection: apsw.Connection, columns: ColumnsOf, types: Mapping[str, ColumnType], now_ms: Callable[[], int]
 ) -> None:
@@ -114,12 +120,6 @@ def _encode(value: StoredValue, how: str) -> StoredValue:
     if how == "hex":
         return data.hex()
     raise SqlError(f"encode does not know the format {shown(how)}; use 'base64' or 'hex'")
-
-
-_SPECIAL = "*?["
-_STEPS_AT_ONCE = 1_000_000
-_MAX_STEPS = 1_000_000_000
-"""Characters of a text times those of a part of the pattern; this many take a few seconds."""
 
 
 def glob_of_like(pattern: str, escape: str) -> str:

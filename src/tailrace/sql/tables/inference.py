@@ -62,6 +62,29 @@ _TYPE_OF_FIRST_OPERAND = (
 )
 
 
+_CASTS: dict[str, ColumnType] = {
+    "BOOLEAN": BOOLEAN,
+    "SMALLINT": ColumnType("smallint"),
+    "TINYINT": ColumnType("smallint"),
+    "INT": ColumnType("integer"),
+    "BIGINT": BIGINT,
+    "DOUBLE": DOUBLE,
+    "FLOAT": DOUBLE,
+    "TEXT": TEXT,
+    "VARCHAR": TEXT,
+    "CHAR": TEXT,
+    "VARBINARY": BYTES,
+    "BINARY": BYTES,
+    "DATE": DATE,
+    "TIMESTAMP": TIMESTAMP,
+    "TIMESTAMPTZ": TIMESTAMP,
+    "TIMESTAMPNTZ": TIMESTAMP,
+    "UUID": UUID,
+    "JSON": JSON,
+    "JSONB": JSON,
+}
+
+
 class Inference:
     """Infers the types of the expressions of one statement."""
 
@@ -157,29 +180,6 @@ class Inference:
 def type_in(table: Table, name: str) -> ColumnType | None:
     """Return the type of a column; the case of its name does not matter."""
     return next((column.type for column in table.columns if column.name.lower() == name), None)
-
-
-_CASTS: dict[str, ColumnType] = {
-    "BOOLEAN": BOOLEAN,
-    "SMALLINT": ColumnType("smallint"),
-    "TINYINT": ColumnType("smallint"),
-    "INT": ColumnType("integer"),
-    "BIGINT": BIGINT,
-    "DOUBLE": DOUBLE,
-    "FLOAT": DOUBLE,
-    "TEXT": TEXT,
-    "VARCHAR": TEXT,
-    "CHAR": TEXT,
-    "VARBINARY": BYTES,
-    "BINARY": BYTES,
-    "DATE": DATE,
-    "TIMESTAMP": TIMESTAMP,
-    "TIMESTAMPTZ": TIMESTAMP,
-    "TIMESTAMPNTZ": TIMESTAMP,
-    "UUID": UUID,
-    "JSON": JSON,
-    "JSONB": JSON,
-}
 
 
 def type_of_cast(to: exp.Expr) -> ColumnType | None:

@@ -249,7 +249,7 @@ class JobReplies:
 
     def written(self, jobs: Sequence[WriteJob], committed: CommittedChanges | None) -> None:
         """Send the results of each job; a statement that changed rows gets the cursor of its first change."""
-        answers = []
+        replies = []
         for job in jobs:
             results = job.results
             if committed is not None:
@@ -257,8 +257,8 @@ class JobReplies:
                     result if first is None else result._replace(cursor=Cursor(committed.cursor + first))
                     for result, first in zip(results, job.firsts, strict=True)
                 ]
-            answers.append((job.future, results))
-        self.call(_set_results, answers)
+            replies.append((job.future, results))
+        self.call(_set_results, replies)
 
     def reject(self, jobs: Sequence[TableJob], error: TailraceError) -> None:
         for job in jobs:
@@ -272,8 +272,8 @@ class JobReplies:
             _log.debug("The event loop is closed; nobody waits for the result of a job.")
 
 
-def _set_results(answers: Sequence[tuple["asyncio.Future[object]", object]]) -> None:
-    for future, result in answers:
+def _set_results(replies: Sequence[tuple["asyncio.Future[object]", object]]) -> None:
+    for future, result in replies:
         _set_result(future, result)
 
 

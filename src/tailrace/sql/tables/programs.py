@@ -21,6 +21,13 @@ from tailrace.sql.results import Result, ResultColumn
 from tailrace.sql.tables.inference import FindTable
 from tailrace.sql.tables.values import StoredValue, bound, codec_of, stored_column
 
+_CHECK_EVERY_STEPS = 20_000
+_FETCH_ROWS = 1000
+_PART_BYTES = MIB
+_STORED_UNCHANGED = frozenset(("smallint", "integer", "bigint", "double", "text", "bytes"))
+_WHOLE = frozenset(("smallint", "integer", "bigint"))
+_BY_VALUE: dict[type, ColumnKind] = {int: "bigint", float: "double", str: "text", bytes: "bytes"}
+
 
 class InsertCell(NamedTuple):
     """The source of a value of an INSERT: a parameter or a constant."""
@@ -95,14 +102,6 @@ def rows_to_store(
     return list(zip(*columns, strict=True))
 
 
-_CHECK_EVERY_STEPS = 20_000
-_FETCH_ROWS = 1000
-_PART_BYTES = MIB
-_STORED_UNCHANGED = frozenset(("smallint", "integer", "bigint", "double", "text", "bytes"))
-_WHOLE = frozenset(("smallint", "integer", "bigint"))
-_BY_VALUE: dict[type, ColumnKind] = {int: "bigint", float: "double", str: "text", bytes: "bytes"}
-
-
 class SqliteColumn(NamedTuple):
     """A result column as SQLite describes it."""
 
@@ -138,13 +137,13 @@ class StatementGuard:
         self._time_slice = _NO_TIME_SLICE
         self._slice_ends_at = 0.0
         self._now_ms = 0
-        self.refusal: QueryLimitError | None = None
+        self.rejection: QueryLimitError | None = None
         self.was_preempted = False
         """Whether the statement was stopped only because its time slice was over."""
         connection.set_progress_handler(self._must_stop, _CHECK_EVERY_STEPS)
 
     def start(self, is_cancelled: Callable[[], bool] = _never, time_slice: TimeSlice = _NO_TIME_SLICE) -> None:
-        self.refusal = None
+        self.rejection = None
         self.was_preempted = False
         self._is_cancelled = is_cancelled
         self._now_ms = self._clock.now_ms()
@@ -167,8 +166,8 @@ class StatementGuard:
 
     def check(self) -> None:
         """Raise if the statement must stop. Called between rows."""
-        if self._must_stop() and self.refusal is not None:
-            raise self.refusal
+        if self._must_stop() and self.rejection is not None:
+            raise self.rejection
 
     def _must_stop(self) -> bool:
         if self._deadline is None:
@@ -176,24 +175,23 @@ class StatementGuard:
         limits = self._limits
         now = self._clock.monotonic()
         if self._is_cancelled():
-            self.refusal = QueryLimitError("the query was cancelled")
+            self.rejection = QueryLimitError("the query was cancelled")
         elif now > self._slice_ends_at and self._time_slice.has_waiting():
             self.was_preempted = True
-            self.refusal = QueryLimitError(
+            self.rejection = QueryLimitError(
                 f"the statement blocked other writers for longer than write_turn_ms allows ({limits.write_turn_ms} ms) each"
-                " time it"
-                " was tried, and nothing of it was written; change fewer rows at a time, and compute what takes long by a"
-                " SELECT"
+                " time it was tried, and nothing of it was written; change fewer rows at a time, and compute what takes long"
+                " by a SELECT"
             )
         elif now > self._deadline:
-            self.refusal = QueryLimitError(
+            self.rejection = QueryLimitError(
                 f"the statement ran longer than query_seconds allows ({limits.query_seconds} s); read or change fewer rows"
             )
         elif apsw.memory_used() > self._memory:
-            self.refusal = QueryLimitError(
+            self.rejection = QueryLimitError(
                 f"the statement needs more memory than query_bytes allows ({limits.query_bytes}); read or change fewer rows"
             )
-        return self.refusal is not None
+        return self.rejection is not None
 
 
 class FetchedRows(NamedTuple):

@@ -168,7 +168,7 @@ class _Reader:
         except Exception as why:  # noqa: BLE001  whatever it is, the client gets an error
             error = judged(self._connection, why)
             known = columns_in([query.tree], self._catalog.find)
-            raise (self._guard.refusal or with_position(failure_of(error, self._limits), [query.tree], known)) from error
+            raise (self._guard.rejection or with_position(failure_of(error, self._limits), [query.tree], known)) from error
         finally:
             self._guard.stop()
 
@@ -186,7 +186,7 @@ class _Reader:
         except Exception as why:  # noqa: BLE001  whatever it is, the client gets an error
             error = judged(self._connection, why)
             known = columns_in([query.tree], self._catalog.find)
-            raise (self._guard.refusal or with_position(failure_of(error, self._limits), [query.tree], known)) from error
+            raise (self._guard.rejection or with_position(failure_of(error, self._limits), [query.tree], known)) from error
         finally:
             self._guard.stop()
 

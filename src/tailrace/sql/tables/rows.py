@@ -28,6 +28,11 @@ from tailrace.sql.tables.decimals import register_decimals
 from tailrace.sql.tables.schema import create_sql, delete_sql, insert_sql, rows_behind_sql, rows_sql
 from tailrace.sql.tables.table_file import CHECKSUM_BYTES, FORMAT, DamagedFileError, TableFile, is_damage
 
+_log = logging.getLogger(__name__)
+
+_READ_BYTES = 4 * MIB
+_FIRST = Offset(0)
+
 
 class TableLog(Protocol):
     """The changes of tables in the log."""
@@ -46,12 +51,6 @@ class TableLog(Protocol):
 
     def read_rows(self, table: Table, checkpoint: TableCheckpoint, offset: Offset, max_bytes: int) -> list[Record]:
         """Return rows of a checkpoint from a record on, up to so many bytes; none at the end."""
-
-
-_log = logging.getLogger(__name__)
-
-_READ_BYTES = 4 * MIB
-_FIRST = Offset(0)
 
 
 class TableRows:

@@ -103,8 +103,8 @@ def create_sql(table: Table) -> str:
 
 def insert_sql(table: Table, or_replace: bool = False) -> str:
     """Return the statement that inserts a row with all its columns."""
-    places = ", ".join(f"?{number}" for number in range(1, len(table.columns) + 1))
-    return f"INSERT {'OR REPLACE ' if or_replace else ''}INTO {quoted(table.name)} VALUES ({places})"  # noqa: S608
+    parameters = ", ".join(f"?{number}" for number in range(1, len(table.columns) + 1))
+    return f"INSERT {'OR REPLACE ' if or_replace else ''}INTO {quoted(table.name)} VALUES ({parameters})"  # noqa: S608
 
 
 def delete_sql(table: Table) -> str:

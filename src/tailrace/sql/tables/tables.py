@@ -37,6 +37,12 @@ from tailrace.sql.tables.writer_connection import WriterConnection
 FILE_NAME = "tables.db"
 
 
+_log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_SECONDS = 0.05
+_MAX_PAUSE_SECONDS = 10.0
+
+
 class Tables:
     """Open it with `Tables.open` once the broker has started, and close it before the broker."""
 
@@ -161,12 +167,6 @@ class Tables:
         if self._writer.behind is not None:
             raise self._writer.behind.afresh()
         await self._readers.stream(query, params, out)
-
-
-_log = logging.getLogger(__name__)
-
-_FIRST_PAUSE_SECONDS = 0.05
-_MAX_PAUSE_SECONDS = 10.0
 
 
 class SnapshotTask:

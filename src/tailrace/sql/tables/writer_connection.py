@@ -169,8 +169,8 @@ class WriterConnection:
                 before = len(self.recorder)
                 job.results.append(self._run_step(step))
                 job.firsts.append(before if len(self.recorder) > before else None)
-                if self.recorder.refusal is not None:
-                    raise self.recorder.refusal
+                if self.recorder.rejection is not None:
+                    raise self.recorder.rejection
             check_sealed(self._connection)
         except BaseException as error:
             self.recorder.back_to(mark)
@@ -178,12 +178,12 @@ class WriterConnection:
                 if not alone:
                     self._execute_internal(f"ROLLBACK TO {_SAVEPOINT}")
                     self._execute_internal(f"RELEASE {_SAVEPOINT}")
-                elif self.recorder.refusal is not None:
+                elif self.recorder.rejection is not None:
                     # The statement completed before it could be stopped.
                     self.roll_back()
-            refusal = self.recorder.refusal or self._guard.refusal
-            if refusal is not None:
-                raise refusal from error
+            rejection = self.recorder.rejection or self._guard.rejection
+            if rejection is not None:
+                raise rejection from error
             raise
         finally:
             self._guard.stop()
@@ -280,9 +280,9 @@ class WriterConnection:
         except apsw.ConstraintError:
             failed = rows[connection.total_changes() - before]
             key = zip(program.table.primary_key, of.key_of(failed), strict=True)
-            told = ", ".join(f"{name} = {shown(value)}" for name, value in key)
+            key_text = ", ".join(f"{name} = {shown(value)}" for name, value in key)
             raise ConstraintError(
-                f"table {program.table.name!r} already has a row with {told}; use ON CONFLICT to say what to do then"
+                f"table {program.table.name!r} already has a row with {key_text}; use ON CONFLICT to say what to do then"
             ) from None
         finally:
             connection.preupdate_hook(self.recorder.hook)

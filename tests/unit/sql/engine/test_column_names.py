@@ -88,7 +88,7 @@ async def test_errors_have_their_place() -> None:
                 32,
                 "table 'chat.messages' has no column 'bdy'; use id, body",
             ),
-            ("INSERT INTO chat.messages (id, Id) VALUES (1, 2)", 32, "column 'Id' is named twice"),
+            ("INSERT INTO chat.messages (id, Id) VALUES (1, 2)", 32, "column 'Id' is named twice; name it once"),
             (
                 "INSERT INTO chat.messages (id) VALUES (1) ON CONFLICT (bdy) DO NOTHING",
                 56,
