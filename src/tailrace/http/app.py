@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
     from tailrace.http.endpoints import LitestarApp
-    from tailrace.http.sql import SqlEngine
+    from tailrace.http.sql import SqlExecutor
 
 _log = logging.getLogger("tailrace.http")
 
@@ -70,7 +70,7 @@ def create_app(
     limits: Limits,
     collectors: "Sequence[Collector]" = (),
     *,
-    engine: "SqlEngine | None" = None,
+    engine: "SqlExecutor | None" = None,
     on_loopback: bool = False,
 ) -> "Application[LitestarApp]":
     """Create the application. `collectors` add metrics; `on_loopback` says that only this machine can reach the server."""
@@ -79,8 +79,8 @@ def create_app(
 
     def load_framework() -> "LitestarApp":
         from tailrace.http.endpoints import create_litestar_app
-        from tailrace.http.sql import NoSqlEngine
+        from tailrace.http.sql import NoSqlExecutor
 
-        return create_litestar_app(broker, status, limits, collectors, engine or NoSqlEngine(), request_guard, unexpected)
+        return create_litestar_app(broker, status, limits, collectors, engine or NoSqlExecutor(), request_guard, unexpected)
 
     return Application(FastEndpoints(fast_endpoints(broker, status), request_guard, unexpected, limits), load_framework)

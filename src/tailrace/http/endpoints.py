@@ -24,7 +24,7 @@ from tailrace.http.problems import MEDIA_TYPE, RequestRefusedError, UnexpectedEr
 from tailrace.http.queues import QueueEndpoints
 from tailrace.http.request_guard import CONTENT_TYPE, JSON, RequestGuard
 from tailrace.http.requests import check_query
-from tailrace.http.sql import SqlEngine, sql
+from tailrace.http.sql import SqlExecutor, sql
 from tailrace.http.subscribe import EventEncoder, subscribe, subscribe_by_websocket
 from tailrace.http.tables import RouteEndpoints, tables
 from tailrace.http.topics import TopicEndpoints
@@ -52,7 +52,7 @@ def create_litestar_app(
     status: ServerStatus,
     limits: Limits,
     collectors: Sequence[Collector],
-    engine: SqlEngine,
+    engine: SqlExecutor,
     request_guard: RequestGuard,
     unexpected: UnexpectedErrors,
 ) -> LitestarApp:

@@ -31,14 +31,14 @@ _INLINE_ROWS = 1_000
 SqlParameters = Sequence[Any] | Mapping[str, Any]
 
 
-class SqlEngine(Protocol):
+class SqlExecutor(Protocol):
     """What HTTP needs of `sql.engine`."""
 
     async def execute(self, text: str, params: SqlParameters = (), answer: ReadAnswer | None = None) -> list[Result]: ...
     async def stream(self, text: str, params: SqlParameters, encoder: ResultEncoder, answer: ReadAnswer) -> ResultStream: ...
 
 
-class NoSqlEngine:
+class NoSqlExecutor:
     """Rejects statements, for servers without SQL in tests."""
 
     async def execute(self, text: str, params: SqlParameters = (), answer: ReadAnswer | None = None) -> list[Result]:
@@ -60,7 +60,7 @@ async def sql(
     request: Request[Any, Any, Any],
     body: RawBody,
     broker: NamedDependency[Broker],
-    engine: NamedDependency[SkipValidation[SqlEngine]],
+    engine: NamedDependency[SkipValidation[SqlExecutor]],
     limits: NamedDependency[Limits],
 ) -> ASGIApp:
     """Run one or more statements. They are cancelled when the client disconnects."""

@@ -11,7 +11,7 @@ from tailrace.api.tables import AddRouteBody, ColumnView, RoutePage, RouteView, 
 from tailrace.broker.broker import Broker
 from tailrace.http.openapi import describe_endpoint
 from tailrace.http.requests import DEFAULT_PAGE, PageSize, page, read_body
-from tailrace.http.sql import SqlEngine
+from tailrace.http.sql import SqlExecutor
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_topic_name
@@ -56,7 +56,7 @@ class RouteEndpoints(Controller):
         self,
         body: RawBody,
         broker: NamedDependency[Broker],
-        engine: NamedDependency[SkipValidation[SqlEngine]],
+        engine: NamedDependency[SkipValidation[SqlExecutor]],
         limits: NamedDependency[Limits],
     ) -> RouteView:
         """Add a route, as ALTER TOPIC ... ADD SOURCE does."""
