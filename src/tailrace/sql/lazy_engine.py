@@ -46,14 +46,14 @@ class LazySqlEngine:
     async def execute(
         self, text: str, params: Sequence[Any] | Mapping[str, Any] = (), answer: ReadAnswer | None = None
     ) -> "list[Result]":
-        """Call `SqlEngine.execute`. The first statement also waits until the engine is loaded, about half a second."""
+        """Call `StatementEngine.execute`. The first statement also waits until the engine is loaded, about half a second."""
         engine = await self._engine()
         return await engine.execute(text, params, answer)
 
     async def stream(
         self, text: str, params: Sequence[Any] | Mapping[str, Any], encoder: "ResultEncoder", answer: ReadAnswer
     ) -> "ResultStream":
-        """Call `SqlEngine.stream`."""
+        """Call `StatementEngine.stream`."""
         engine = await self._engine()
         return await engine.stream(text, params, encoder, answer)
 
@@ -80,5 +80,5 @@ class LazySqlEngine:
     async def _open(self) -> "SqlEngine":
         loop = asyncio.get_running_loop()
         module = await loop.run_in_executor(None, importlib.import_module, "tailrace.sql.engine")
-        opened: SqlEngine = await module.SqlEngine.open(self._folder, self._broker, self._clock, self._limits)
+        opened: SqlEngine = await module.StatementEngine.open(self._folder, self._broker, self._clock, self._limits)
         return opened

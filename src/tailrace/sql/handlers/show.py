@@ -20,6 +20,8 @@ _BOOLEAN = ColumnType("boolean")
 
 
 class ShowHandler:
+    """Runs SHOW and DESCRIBE."""
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 

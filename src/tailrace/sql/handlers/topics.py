@@ -14,6 +14,8 @@ from tailrace.sql.statements import (
 
 
 class TopicHandler:
+    """Creates, alters, clears and drops topics."""
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
