@@ -17,7 +17,7 @@ from tailrace.broker.broker import Broker
 from tailrace.model.clock import SystemClock
 from tailrace.model.errors import SqlError
 from tailrace.model.limits import DEFAULT_LIMITS
-from tailrace.sql.engine import SqlEngine
+from tailrace.sql.engine import StatementEngine
 from tailrace.sql.tables.tables import FILE_NAME
 from tailrace.store.memory import MemoryStore
 from tests.support.brokers import running_broker
@@ -139,13 +139,13 @@ async def _play(first: list[Key], plan: list[Step], folder: Path) -> None:
             await sql.close()
 
 
-async def _open(folder: Path, broker: Broker) -> SqlEngine:
-    sql = await SqlEngine.open(folder, broker, SystemClock(), LIMITS)
+async def _open(folder: Path, broker: Broker) -> StatementEngine:
+    sql = await StatementEngine.open(folder, broker, SystemClock(), LIMITS)
     await take_turns_by_hand(sql.tables)
     return sql
 
 
-async def _take(step: Step, sql: SqlEngine, broker: Broker) -> None:
+async def _take(step: Step, sql: StatementEngine, broker: Broker) -> None:
     topics = {route.topic_name for route in broker.routes}
     if isinstance(step, Turn):
         await turn(sql.tables, broker)
@@ -161,7 +161,7 @@ async def _take(step: Step, sql: SqlEngine, broker: Broker) -> None:
             return
 
 
-async def _check(sql: SqlEngine, broker: Broker) -> None:
+async def _check(sql: StatementEngine, broker: Broker) -> None:
     records = await records_of(broker, "s.t")
     (result,) = await sql.execute("SELECT a, b, v FROM s.t")
     rows = {json.dumps({"a": str(a), "b": b}): {"a": str(a), "b": b, "v": v} for a, b, v in result.rows}

@@ -8,7 +8,7 @@ from pathlib import Path
 from tailrace.broker.broker import Broker
 from tailrace.model.clock import Clock
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
-from tailrace.sql.engine import SqlEngine
+from tailrace.sql.engine import StatementEngine
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
 from tailrace.sql.results import Result
 from tailrace.store.contract import Store
@@ -19,7 +19,7 @@ from tests.support.clocks import ManualClock
 class SqlClient:
     """Runs statements and gives what tests look at."""
 
-    def __init__(self, sql: SqlEngine, broker: Broker) -> None:
+    def __init__(self, sql: StatementEngine, broker: Broker) -> None:
         self.broker = broker
         self.engine = sql
 
@@ -43,7 +43,7 @@ async def running_sql(
     clock = clock or ManualClock()
     with tempfile.TemporaryDirectory() as folder:
         async with running_broker(store, clock, limits) as broker:
-            sql = await SqlEngine.open(Path(folder), broker, clock, limits)
+            sql = await StatementEngine.open(Path(folder), broker, clock, limits)
             try:
                 yield SqlClient(sql, broker)
             finally:

@@ -67,11 +67,11 @@ _INLINE_INSERT_BYTES = 64 * KIB
 _INLINE_PARAMETERS = 10_000
 
 
-class SqlEngine:
-    """Open it with `SqlEngine.open` once the broker has started, and close it before the broker."""
+class StatementEngine:
+    """Open it with `StatementEngine.open` once the broker has started, and close it before the broker."""
 
     @classmethod
-    async def open(cls, folder: Path, broker: Broker, clock: Clock, limits: Limits) -> "SqlEngine":
+    async def open(cls, folder: Path, broker: Broker, clock: Clock, limits: Limits) -> "StatementEngine":
         """Open the tables in the folder and bring them up to date with the log."""
         return cls(broker, await Tables.open(folder, broker, clock, limits), limits)
 

@@ -17,7 +17,7 @@ from tailrace.model.errors import StoreClosedError
 from tailrace.model.limits import Limits
 
 if TYPE_CHECKING:
-    from tailrace.sql.engine import SqlEngine
+    from tailrace.sql.engine import StatementEngine
     from tailrace.sql.results import Result, ResultEncoder, ResultStream
 
 
@@ -36,7 +36,7 @@ class LazySqlEngine:
         self._broker = broker
         self._clock = clock
         self._limits = limits
-        self._opening: asyncio.Task[SqlEngine] | None = None
+        self._opening: asyncio.Task[StatementEngine] | None = None
         self._closed = False
 
     @property
@@ -65,7 +65,7 @@ class LazySqlEngine:
             if not isinstance(opened, BaseException):
                 await opened.close()
 
-    async def _engine(self) -> "SqlEngine":
+    async def _engine(self) -> "StatementEngine":
         """Return the engine, opening it once for all callers; none of them can cancel that.
 
         After a failure the next call retries.
@@ -77,8 +77,8 @@ class LazySqlEngine:
             opening = self._opening = asyncio.create_task(self._open())
         return await asyncio.shield(opening)
 
-    async def _open(self) -> "SqlEngine":
+    async def _open(self) -> "StatementEngine":
         loop = asyncio.get_running_loop()
         module = await loop.run_in_executor(None, importlib.import_module, "tailrace.sql.engine")
-        opened: SqlEngine = await module.StatementEngine.open(self._folder, self._broker, self._clock, self._limits)
+        opened: StatementEngine = await module.StatementEngine.open(self._folder, self._broker, self._clock, self._limits)
         return opened

@@ -17,7 +17,7 @@ from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.record import Record
 from tailrace.model.route import Route
 from tailrace.model.table import Column, ColumnType, Table
-from tailrace.sql.engine import SqlEngine
+from tailrace.sql.engine import StatementEngine
 from tailrace.sql.tables.change_recorder import KeyOrder
 from tailrace.sql.tables.tables import FILE_NAME
 from tailrace.store.memory import MemoryStore
@@ -40,7 +40,7 @@ class Server:
         self._limits = limits
 
     async def __aenter__(self) -> "Server":
-        self._sql = await SqlEngine.open(self._folder, self.broker, SystemClock(), self._limits)
+        self._sql = await StatementEngine.open(self._folder, self.broker, SystemClock(), self._limits)
         await take_turns_by_hand(self._sql.tables)
         return self
 
@@ -180,7 +180,7 @@ async def test_unfinished_snapshots_go_on_by_themselves_when_the_server_starts(t
         await given_rows(server)
         await server.run(ADD)
     async with running_broker(store, limits=LIMITS) as broker:
-        sql = await SqlEngine.open(tmp_path, broker, SystemClock(), LIMITS)
+        sql = await StatementEngine.open(tmp_path, broker, SystemClock(), LIMITS)
         await until(lambda: not broker.snapshots.running)
         await sql.close()
         (route,) = broker.routes
