@@ -18,9 +18,9 @@ from tailrace.cli.tail import tail
 from tailrace.cli.topics import topics_app
 from tailrace.cli.up import up
 
-_RUN = "Run it"
-_USE = "Use it: these talk to a running server"
-_LOOK = "Look at its folder"
+_RUN = "Run"
+_USE = "Use a running server"
+_OFFLINE = "Check a data folder, without a server"
 
 
 def build_app() -> CommandGroup:
@@ -36,9 +36,9 @@ def build_app() -> CommandGroup:
     app.add_typer(topics_app(), name="topics", rich_help_panel=_USE)
     app.add_typer(groups_app(), name="groups", rich_help_panel=_USE)
     app.add_typer(routes_app(), name="routes", rich_help_panel=_USE)
-    app.add("fsck", fsck, _LOOK)
-    app.add("dump", dump, _LOOK)
-    app.add("salvage", salvage, _LOOK)
+    app.add("fsck", fsck, _OFFLINE)
+    app.add("dump", dump, _OFFLINE)
+    app.add("salvage", salvage, _OFFLINE)
     return app
 
 

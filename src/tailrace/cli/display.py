@@ -140,7 +140,7 @@ class MessagePrinter:
                 _write_whole(data + b"\n")
 
     def flush(self) -> None:
-        """Hand everything that was printed to whoever reads the output."""
+        """Flush stdout, so that the reader of the output has everything."""
         sys.stdout.flush()
 
     def _text(self, message: "ReadMessage") -> "Text":
@@ -195,7 +195,7 @@ class ProgressState(NamedTuple):
     """How far the work has come since its start."""
 
     items: int
-    """How many messages, or whatever is counted, are done."""
+    """How many messages, or other items, are done."""
     done: int
     total: int | None
     """`None` if it is not known."""

@@ -232,8 +232,8 @@ def line_batches(descriptor: int, max_lines: int, max_bytes: int) -> Iterator[Li
 
 def _read_lines(descriptor: int) -> Iterator[tuple[list[bytes] | None, int]]:
     """Yield complete lines, or `None` when nothing comes for a moment; each with how much was read."""
-    begun: list[bytes] = []
-    begun_bytes = read = 0
+    partial: list[bytes] = []
+    partial_bytes = read = 0
     is_idle = False
     while True:
         if not is_idle and not select.select([descriptor], [], [], _PAUSE_SECONDS)[0]:
@@ -244,15 +244,15 @@ def _read_lines(descriptor: int) -> Iterator[tuple[list[bytes] | None, int]]:
         read += len(data)
         *whole, rest = data.split(b"\n")
         if whole:
-            whole[0] = b"".join([*begun, whole[0]])
-            begun, begun_bytes = [], 0
+            whole[0] = b"".join([*partial, whole[0]])
+            partial, partial_bytes = [], 0
             yield [line.removesuffix(b"\r") for line in whole], read
         if rest:
-            begun.append(rest)
-            begun_bytes += len(rest)
-        if begun_bytes > _MAX_LINE_BYTES:
+            partial.append(rest)
+            partial_bytes += len(rest)
+        if partial_bytes > _MAX_LINE_BYTES:
             raise CommandError(f"a line of the input is longer than {_MAX_LINE_BYTES:,} bytes; no message can be so large")
         if not data:
-            if begun:
-                yield [b"".join(begun).removesuffix(b"\r")], read
+            if partial:
+                yield [b"".join(partial).removesuffix(b"\r")], read
             return

@@ -187,15 +187,15 @@ def parse_events(pieces: Iterable[bytes]) -> Iterator[ServerSentEvent]:
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    begun: list[bytes] = []
+    partial: list[bytes] = []
     size = 0
     for piece in pieces:
         *whole, rest = piece.split(b"\n")
         if whole:
-            whole[0] = b"".join([*begun, whole[0]])
-            begun, size = [], 0
+            whole[0] = b"".join([*partial, whole[0]])
+            partial, size = [], 0
             yield from whole
-        begun.append(rest)
+        partial.append(rest)
         size += len(rest)
         if size > _MAX_LINE_BYTES:
             raise CommandError(f"invalid response: the server sent a line of more than {_MAX_LINE_BYTES:,} bytes")

@@ -19,7 +19,7 @@ class CorruptDataError(PipelineError):
 
 
 class DataLossError(PipelineError):
-    """Records that were to be read are gone."""
+    """Records that were to be read are no longer there."""
 
 
 class SparkError(PipelineError):

@@ -92,15 +92,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.goal = _ends(connection, self.options)
 
     def latestOffset(self, start: SparkOffsets, limit: ReadLimit) -> SparkOffsets:
-        begun = _from_spark(start)
+        starts = _from_spark(start)
         known = self.goal
         if known is None:
             with _connection(self.options) as connection:
-                known = _ends(connection, self.options, beyond=begun, wait_ms=_WAIT_MS)
+                known = _ends(connection, self.options, beyond=starts, wait_ms=_WAIT_MS)
         self._check_loss(start, known)
-        gone = {topic: starts for topic, starts in begun.items() if topic not in known.offsets}
-        uuids = known.uuids | {topic: uuid for topic, uuid in _uuids(start).items() if topic in gone}
-        end = known.offsets | gone
+        deleted = {topic: offsets for topic, offsets in starts.items() if topic not in known.offsets}
+        uuids = known.uuids | {topic: uuid for topic, uuid in _uuids(start).items() if topic in deleted}
+        end = known.offsets | deleted
         if isinstance(limit, ReadMaxRows):
             end = limited(_still_valid(start, uuids), end, limit.max_rows)
         return _to_spark(end, uuids)

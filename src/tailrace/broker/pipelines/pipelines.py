@@ -110,9 +110,9 @@ class Pipelines:
         """Set the start of each source that has no mark yet. Return all marks."""
         return await self._set_marks(name, epoch, starts, lambda at, _: at == NO_MARK)
 
-    async def skip(self, name: str, epoch: int, starts: Mapping[str, int], gone: Iterable[str]) -> dict[str, int]:
+    async def skip(self, name: str, epoch: int, starts: Mapping[str, int], deleted: Iterable[str]) -> dict[str, int]:
         """Move marks forward to these positions, never back, and remove those of deleted sources. Return all marks."""
-        return await self._set_marks(name, epoch, starts, lambda at, start: at < start, gone)
+        return await self._set_marks(name, epoch, starts, lambda at, start: at < start, deleted)
 
     def check_epoch(self, name: str, epoch: int) -> None:
         """Raise an error if another owner has taken over the pipeline."""
@@ -170,12 +170,12 @@ class Pipelines:
         self._staging.write(stage, part, body)
 
     async def _set_marks(
-        self, name: str, epoch: int, starts: Mapping[str, int], applies: Callable[[int, int], bool], gone: Iterable[str] = ()
+        self, name: str, epoch: int, starts: Mapping[str, int], applies: Callable[[int, int], bool], deleted: Iterable[str] = ()
     ) -> dict[str, int]:
         """Set each mark for which `applies` is true of its present and its new position."""
         pipeline = self._holder(name, epoch)
         known = self.marks(name)
-        if len(known.keys() | starts.keys()) - len(known.keys() & set(gone)) > self._limits.pipeline_marks:
+        if len(known.keys() | starts.keys()) - len(known.keys() & set(deleted)) > self._limits.pipeline_marks:
             raise LimitExceededError(
                 f"pipeline {name!r} would have more marks than pipeline_marks allows ({self._limits.pipeline_marks})"
             )
@@ -183,7 +183,7 @@ class Pipelines:
         def decide() -> Changes | None:
             _check_epoch(name, pipeline, epoch)
             draft = Draft(self._store)
-            for source in gone:
+            for source in deleted:
                 draft.put(keys.mark_key(name, source), None)
             for source, at in starts.items():
                 if applies(mark_at(draft, name, source), at):

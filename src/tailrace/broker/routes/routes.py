@@ -354,8 +354,8 @@ class Snapshots:
         return [(keys.snapshot_key(route.id), None) for route in routes if route.snapshot]
 
     def removed(self, routes: Iterable[Route]) -> None:
-        gone = {route.id for route in routes}
-        self._replace({route: snapshot for route, snapshot in self._by_route.items() if route not in gone})
+        removed = {route.id for route in routes}
+        self._replace({route: snapshot for route, snapshot in self._by_route.items() if route not in removed})
 
     def _replace(self, by_route: Mapping[RouteId, RouteSnapshot]) -> None:
         running: dict[TableId, tuple[RouteSnapshot, ...]] = {}

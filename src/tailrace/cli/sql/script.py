@@ -146,25 +146,25 @@ class SqlRequest(NamedTuple):
 
 class RequestGrouper:
     def __init__(self) -> None:
-        self._gathered: list[ScriptStatement] = []
+        self._statements: list[ScriptStatement] = []
 
     @property
     def is_in_transaction(self) -> bool:
-        return bool(self._gathered)
+        return bool(self._statements)
 
     def add(self, statement: ScriptStatement) -> list[SqlRequest]:
         """Return the requests that this statement completes."""
-        if not self._gathered and not statement.begins_transaction:
+        if not self._statements and not statement.begins_transaction:
             return [SqlRequest(statement.text, statement.line, statement.column)]
-        self._gathered.append(statement)
+        self._statements.append(statement)
         return self.rest() if statement.ends_transaction else []
 
     def rest(self) -> list[SqlRequest]:
         """Return the statements of an open transaction as a request. The server rejects it, because the COMMIT is missing."""
-        gathered, self._gathered = self._gathered, []
-        if not gathered:
+        statements, self._statements = self._statements, []
+        if not statements:
             return []
-        return [SqlRequest("".join(statement.text for statement in gathered), gathered[0].line, gathered[0].column)]
+        return [SqlRequest("".join(statement.text for statement in statements), statements[0].line, statements[0].column)]
 
 
 _PLACE = re.compile(r"line \d+, column \d+: ")
