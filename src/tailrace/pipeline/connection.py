@@ -11,14 +11,18 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import msgspec
 
+from tailrace.api.consume import FetchBody, StartPosition
+from tailrace.api.pipelines import OffsetsBody, OffsetsResponse
 from tailrace.client._sync.transport import Transport
 from tailrace.client.config import ConnectionConfig
 from tailrace.client.http11 import JSON, checked_url
 from tailrace.client.retry import Attempts, is_transient
 from tailrace.model.errors import ConfigurationError, ServerUnreachableError, TailraceError
+from tailrace.model.fetch import StartEdge
 from tailrace.pipeline.errors import OptionError
 from tailrace.wire.batch_stream import FetchedPartitionPart, decode_fetched
 
@@ -106,23 +110,25 @@ class ServerConnection:
         wait_ms: int = 0,
     ) -> TopicOffsets:
         """Return offsets of all partitions of these topics. Waits up to `wait_ms` for offsets that exceed `beyond`."""
-        body = {"topics": list(topics), "pattern": pattern, "at": at, "beyond": beyond or {}, "wait_ms": wait_ms}
-        found = self.ask("POST", "/api/batches/offsets", body)
+        edge = StartEdge(at) if isinstance(at, str) else at
+        body = OffsetsBody(list(topics), pattern, edge, dict(beyond or {}), wait_ms)
+        response = self.send("POST", "/api/batches/offsets", msgspec.json.encode(body), JSON)
+        found = msgspec.json.decode(response, type=OffsetsResponse)
         return TopicOffsets(
-            {topic["topic"]: topic["partitions"] for topic in found["topics"]},
-            {topic["topic"]: topic["topic_id"] for topic in found["topics"]},
-            {topic["topic"]: topic["max_batch_bytes"] for topic in found["topics"]},
-            {topic["topic"]: topic["topic_uuid"] for topic in found["topics"]},
-            found["max_key_bytes"],
-            found["max_value_bytes"],
+            {topic.topic: topic.partitions for topic in found.topics},
+            {topic.topic: topic.topic_id for topic in found.topics},
+            {topic.topic: topic.max_batch_bytes for topic in found.topics},
+            {topic.topic: str(topic.topic_uuid) for topic in found.topics},
+            found.max_key_bytes,
+            found.max_value_bytes,
         )
 
     def batches(
         self, topic: str, partition: int, offset: int, max_bytes: int, *, topic_uuid: str | None = None
     ) -> FetchedPartitionPart:
         """Return stored batches from the one that holds the offset. With a UUID, another topic of this name is refused."""
-        position = {"partition_id": partition, "offset": offset}
-        body = {"topic": topic, "topic_uuid": topic_uuid, "positions": [position], "max_bytes": max_bytes}
+        uuid = None if topic_uuid is None else UUID(topic_uuid)
+        body = FetchBody(topic, [StartPosition(partition, offset)], max_bytes, topic_uuid=uuid)
         (part,) = decode_fetched(self.send("POST", "/api/topics/fetch", msgspec.json.encode(body), JSON))
         return part
 
