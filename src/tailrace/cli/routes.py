@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _OPERATIONS = ("insert", "update", "delete")
 
 
-class PayloadMode(StrEnum):
+class PayloadChoice(StrEnum):
     KEY = "key"
     FULL = "full"
     DIFF = "diff"
@@ -35,7 +35,7 @@ PartitionByOption = Annotated[
     str | None,
     typer.Option("--partition-by", metavar="SQL", help="Values that choose the partition, separated by commas."),
 ]
-PayloadOption = Annotated[PayloadMode, typer.Option("--payload", help="What a message holds of the row.")]
+PayloadOption = Annotated[PayloadChoice, typer.Option("--payload", help="What a message holds of the row.")]
 
 
 def routes_app() -> CommandGroup:
@@ -82,7 +82,7 @@ def explain(
     on: OnOption = "insert",
     where: WhereOption = None,
     partition_by: PartitionByOption = None,
-    payload: PayloadOption = PayloadMode.KEY,
+    payload: PayloadOption = PayloadChoice.KEY,
     as_json: JsonOption = False,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
@@ -105,7 +105,7 @@ def add(
     on: OnOption = "insert",
     where: WhereOption = None,
     partition_by: PartitionByOption = None,
-    payload: PayloadOption = PayloadMode.KEY,
+    payload: PayloadOption = PayloadChoice.KEY,
     snapshot: Annotated[bool, typer.Option("--snapshot", help="Publish the existing rows first.")] = False,
     as_json: JsonOption = False,
     server: ServerOption = DEFAULT_SERVER,
@@ -160,7 +160,7 @@ def _statement(
     on: str,
     where: str | None,
     partition_by: str | None,
-    payload: PayloadMode,
+    payload: PayloadChoice,
     *,
     snapshot: bool = False,
 ) -> "SqlRequest":
