@@ -197,7 +197,7 @@ class Committer:
         return future
 
     def before_next_submit(self, call: Callable[[], None]) -> None:
-        """Call this once before the next proposal is submitted: it submits earlier requests that are still being collected."""
+        """Run a call once, before the next proposal is submitted. It submits requests that are still being collected."""
         self._before_next_submit = call
 
     def watch(self, observer: CommitObserver | None) -> None:
@@ -259,7 +259,7 @@ class Committer:
                 self._last = proposal
                 self.in_flight += 1
                 return True
-            raise SequencingError(f"the log kept moving during {_SEQUENCING_ATTEMPTS} attempts; try again")
+            raise SequencingError(f"earlier commits failed during all {_SEQUENCING_ATTEMPTS} attempts to append; try again")
         except OverloadedError:
             self.overloads += 1
             return False
@@ -278,7 +278,7 @@ class Committer:
             self._reject(
                 proposal,
                 OverloadedError(
-                    f"{self._following} duplicates wait for the first of their kind, as many as waiting_publishes allows;"
+                    f"{self._following} duplicates wait for the originals in flight, as many as waiting_publishes allows;"
                     " try again after a pause"
                 ),
             )

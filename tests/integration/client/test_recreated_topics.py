@@ -147,7 +147,7 @@ def test_with_none_a_topic_that_was_made_again_is_an_error_until_somebody_says_w
         assert poll_until(consumer, 3) == list(OLD)
         make_again(api, topic)
         fill(api, topic, *NEW)
-        with pytest.raises(UnknownTopicIdError, match="deleted and made again"):
+        with pytest.raises(UnknownTopicIdError, match="deleted and created again"):
             consumer.poll(timeout=30)
         with pytest.raises(NoCommittedOffsetError, match="has committed nothing"):
             consumer.poll(timeout=30)

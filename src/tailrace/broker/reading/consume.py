@@ -200,9 +200,8 @@ class Consumers:
             )
 
     def _committed_or_raise(self, live: LiveTopic, number: int, group: str) -> CommittedOffset:
-        self._topics.get(
-            live.topic.name, live.topic.uuid
-        )  # it may have been deleted and created again during the awaits before
+        # Raises if the topic was deleted, or created again, while the caller waited.
+        self._topics.get(live.topic.name, live.topic.uuid)
         committed = self._position(group, live.topic.name, number)
         if committed is None:
             raise InvalidRequestError(f"group {group!r} was deleted during this read of {live.topic.name!r}; read again")
