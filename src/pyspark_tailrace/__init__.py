@@ -1,4 +1,4 @@
-"""Spark looks for modules of this name and registers their `DefaultSource`: so `format("tailrace")` works by itself."""
+"""Spark imports modules with this prefix and registers their `DefaultSource`, so `format("tailrace")` works without setup."""
 
 from tailrace.pipeline.datasource import TailraceDataSource as DefaultSource
 

@@ -1,1 +1,1 @@
-"""PySpark: topics as a source and a sink for everybody, and the router that fills topics from table changes."""
+"""PySpark: topics as a source and a sink, and the router that publishes table changes to topics."""
