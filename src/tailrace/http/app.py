@@ -1,7 +1,7 @@
 """The HTTP application: a few endpoints that need no framework, and Litestar with all of them, loaded when it is needed.
 
 Litestar takes most of the time and memory that HTTP takes to load. A server that is only published to, fetched from and probed
-over HTTP never loads it: that saves 12 % of the memory of an idle server.
+over HTTP never loads it: it takes 9 MB less, and its first response an eighth of the time (decision 0026).
 """
 
 import asyncio

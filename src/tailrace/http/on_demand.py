@@ -1,8 +1,9 @@
 """Loads the HTTP listener with its first connection.
 
-A server that is only used over Kafka never loads it, which saves 12 % of the memory of an idle server. The first client waits
-in the backlog of the socket meanwhile, some hundredths of a second, and nothing that it sends is lost. Litestar, the largest
-part, is loaded later still (`app.py`). This module imports nothing else of `http`, so that importing it costs nothing.
+A server that is only used over Kafka never loads it, which saves 12 % of its memory (13 of 115 MB, decision 0026). The first
+client waits in the backlog of the socket meanwhile, some hundredths of a second, and nothing that it sends is lost. Litestar,
+the largest part, is loaded later still (`app.py`). This module imports nothing else of `http`, so that importing it costs
+nothing.
 """
 
 import asyncio
