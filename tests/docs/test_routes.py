@@ -68,7 +68,7 @@ def test_every_cast_is_documented() -> None:
 
 def test_every_payload_is_shown_as_it_is() -> None:
     assert f"`{(CHANGE.old or b'').decode()}` to `{(CHANGE.new or b'').decode()}`" in PAGE
-    shown = {name: cells[0].strip("`") for name, cells in rows_under("PayloadMode | Value of the message").items()}
+    shown = {name: cells[0].strip("`") for name, cells in rows_under("Payload | Value of the message").items()}
     assert shown == {payload: payload_of(CHANGE, payload).decode() for payload in get_args(PayloadMode)}
 
 
