@@ -18,11 +18,11 @@ import time
 from pathlib import Path
 
 from tailrace.cli.main import main
-from tailrace.cli.display import _LateBar
+from tailrace.cli.display import _DelayedBar
 from tailrace.cli.server_api import ServerApi
 
 seen = Path(sys.argv.pop(1))
-advance = _LateBar.advance
+advance = _DelayedBar.advance
 
 
 def slow(ask):
@@ -39,7 +39,7 @@ def advance_and_wait(bar, reached):
         time.sleep(0.02)
 
 
-_LateBar.advance = advance_and_wait
+_DelayedBar.advance = advance_and_wait
 for name in ("post", "repeat", "sql"):
     setattr(ServerApi, name, slow(getattr(ServerApi, name)))
 main()
