@@ -65,7 +65,7 @@ class TablePrinter:
         names = [printable(column["name"]) for column in result["columns"]]
         took = f", {seconds * 1000:,.1f} ms" if self.timing and seconds is not None else ""
         if not names:
-            self._say(_outcome(result) + took)
+            self._print_status(_outcome(result) + took)
             return
         rows = [[_text(value) for value in row] for row in islice(result["rows"], _SHOWN_ROWS)]
         numbers = [column["type"].startswith(_NUMBERS) for column in result["columns"]]
@@ -73,7 +73,7 @@ class TablePrinter:
         total = len(result["rows"])
         affected = result.get("affected")
         shown = "" if total <= _SHOWN_ROWS else f"; the first {_SHOWN_ROWS:,} are shown, --format csv or json writes all"
-        self._say(f"{counted(total, 'row')}{shown}{took}" if affected is None else f"{_outcome(result)}{took}")
+        self._print_status(f"{counted(total, 'row')}{shown}{took}" if affected is None else f"{_outcome(result)}{took}")
 
     def _show_rows(self, names: Sequence[str], numbers: Sequence[bool], rows: Sequence[Row]) -> None:
         room = console().width
@@ -100,7 +100,7 @@ class TablePrinter:
                 grid.add_row(Text(name), Text(_NULL, style="dim") if value is None else Text(value))
             out.print(grid)
 
-    def _say(self, text: str) -> None:
+    def _print_status(self, text: str) -> None:
         from rich.text import Text
 
         console().print(Text(text, style="dim"))
