@@ -13,7 +13,7 @@ FIND_PYTHON := for name in $(or $(PYTHON),python3.14 python3.13 python3.12 pytho
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test chaos compat fuzz check docs format bench lock clean
+.PHONY: help demo test chaos compat smoke fuzz check docs format bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,10 @@ chaos: $(READY) ## real servers under faults, judged by a checker; ARGS='--profi
 compat: $(READY) ## try every Kafka client at full volume, Java, Go, Node and Spark too; writes docs/reference/kafka-clients.md
 	@$(BIN)/python -m tests.compat.prepare
 	@$(BIN)/pytest tests/compat --everything $(ARGS)
+
+smoke: $(READY) ## the short form of what needs more than PyPI: clients of Java, Go and Node, kcat, Spark's Kafka connector
+	@$(BIN)/python -m tests.compat.prepare
+	@$(BIN)/pytest tests/compat/test_clients.py --others -k 'java or franz-go or kafkajs or kcat or spark' $(ARGS)
 
 fuzz: $(READY) ## look for input that does harm, for five minutes; ARGS='--seconds 3600 --seed 7' for other runs
 	@$(BIN)/python -m tests.fuzz $(ARGS)

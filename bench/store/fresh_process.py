@@ -26,7 +26,7 @@ from tailrace.store.embedded import EmbeddedStore
 
 PARTITIONS = 8
 
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[2]
 _DISTINCT = 65_536
 _TOPIC = TopicId(1)
 _Said = TypeVar("_Said")

@@ -31,12 +31,18 @@ FEW_MEMBERS, MANY_MEMBERS = 4, 10
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--everything", action="store_true", help="all clients and full volumes; writes the grid")
+    parser.addoption("--others", action="store_true", help="the clients that PyPI does not have too, with few records")
     parser.addoption("--record", action="store_true", help="keep new kinds of requests in tests/data/frames")
 
 
 @pytest.fixture(scope="session")
 def everything(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--everything", default=False))
+
+
+@pytest.fixture(scope="session")
+def all_clients(request: pytest.FixtureRequest, everything: bool) -> bool:
+    return everything or bool(request.config.getoption("--others", default=False))
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ def test_client_works(
     grid: Grid,
     volume: int,
     members: int,
-    everything: bool,
+    all_clients: bool,
     offers_transactions: bool,
     request: pytest.FixtureRequest,
     record_property: Callable[[str, object], None],
@@ -37,8 +37,8 @@ def test_client_works(
         record_property(sort, reason)
         pytest.skip(reason)
 
-    if not (kind.always or everything):
-        skip("not tried", "only in `make compat`")
+    if not (kind.always or all_clients):
+        skip("not tried", "only in `make smoke` and `make compat`")
     if (missing := kind.missing()) is not None:
         skip("not tried", missing)
     if scenario.transactional and not offers_transactions:

@@ -1,6 +1,7 @@
 """Connections of a client: kept as long as they are of use, bounded in time, and led through a proxy where there is one."""
 
 import asyncio
+import re
 import socket
 import struct
 import threading
@@ -27,6 +28,25 @@ LOOPS = (asyncio.new_event_loop, uvloop.new_event_loop)
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 
 
+def _received_request(connection: socket.socket) -> bool:
+    """Read one whole request: whoever closes with bytes unread resets the connection. Return false at its end."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        part = connection.recv(65536)
+        if not part:
+            return False
+        received += part
+    head, _, body = received.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head.lower())
+    missing = int(length[1]) - len(body) if length else 0
+    while missing > 0:
+        part = connection.recv(missing)
+        if not part:
+            return False
+        missing -= len(part)
+    return True
+
+
 @contextmanager
 def answering(*answers: bytes) -> Iterator[tuple[str, list[int]]]:
     """A server that gives these answers, and the number of the connection that each request came by."""
@@ -35,7 +55,7 @@ def answering(*answers: bytes) -> Iterator[tuple[str, list[int]]]:
 
     def serve(connection: socket.socket, number: int) -> None:
         with connection:
-            while left and connection.recv(65536):
+            while left and _received_request(connection):
                 came_by.append(number)
                 answer = left.pop(0)
                 connection.sendall(answer)

@@ -208,7 +208,7 @@ def test_values_over_payload_bytes_are_refused_before_anything_is_written(
 @pytest.mark.parametrize(
     ("options", "columns", "said"),
     [
-        ({}, "key, value", "which topic"),
+        ({}, "key, value", "the topic is missing"),
         ({"topic": "t"}, "key", "no column value"),
         ({"topic": "t"}, "value, key AS colour", "colour"),
         ({"topic": "t"}, "CAST(key AS INT) AS value", "column value is int"),
