@@ -22,8 +22,9 @@ from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
 SMALL_SECONDS = 1.0
-STARTED_SECONDS = 5.0
 """What a small request may take at most, beside whatever load, on a machine that runs other tests too."""
+STARTED_SECONDS = 5.0
+"""What a small query may take that has to wait for a process to start."""
 
 
 def test_publishers_do_not_wait_for_subscribers_far_behind(server: ServerProcess) -> None:
