@@ -169,7 +169,7 @@ def test_a_taken_kafka_port_gets_one_clear_line(server: ServerProcess, tmp_path:
 
 def test_a_failed_sync_stops_it_with_one_line_and_its_own_exit_code(tmp_path: Path) -> None:
     marker = tmp_path / "fail"
-    environment = {"FAIL_SYNC_IF": str(marker)}
+    environment = {"FAIL_SYNC_IF": str(marker), "FAIL_SYNC_OF": "in doubt"}
     with ServerProcess(tmp_path / "data", module="tests.support.failing_sync", environment=environment) as server:
         create(server.url, "orders")
         publish(server.url, "orders", "kept")

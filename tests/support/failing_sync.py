@@ -1,4 +1,7 @@
-"""The `tailrace` command on a disk whose syncs fail as soon as the file named by `FAIL_SYNC_IF` is there."""
+"""The `tailrace` command on a disk that fails to sync what holds the text `FAIL_SYNC_OF`, while the file `FAIL_SYNC_IF` is there.
+
+Other syncs, such as those that follow a quiet moment, succeed: they would fail the server before the text is written.
+"""
 
 import errno
 import os
@@ -10,7 +13,8 @@ _real_fdatasync = os.fdatasync
 
 
 def _fdatasync(fd: int) -> None:
-    if Path(os.environ["FAIL_SYNC_IF"]).exists():
+    text = os.environ["FAIL_SYNC_OF"].encode()
+    if Path(os.environ["FAIL_SYNC_IF"]).exists() and text in Path(f"/proc/self/fd/{fd}").read_bytes():
         raise OSError(errno.EIO, os.strerror(errno.EIO))
     _real_fdatasync(fd)
 
