@@ -1,4 +1,4 @@
-"""The `tailrace` command on a disk that fails to sync what holds the text `FAIL_SYNC_OF`, while the file `FAIL_SYNC_IF` is there.
+"""The `tailrace` command on a disk that fails to sync `FAIL_SYNC_OF`, a text in a file, while the file `FAIL_SYNC_IF` is there.
 
 Other syncs, such as those that follow a quiet moment, succeed: they would fail the server before the text is written.
 """
