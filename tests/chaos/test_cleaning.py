@@ -17,7 +17,8 @@ from tailrace.log.frame import BatchEntry
 from tailrace.log.fsck import run_fsck
 from tailrace.log.index import IndexReader, PartitionIndex
 from tailrace.log.options import LogOptions
-from tailrace.model.commit import Changes
+from tailrace.log.reader import LogReader
+from tailrace.model.commit import Changes, OffsetBounds
 from tailrace.model.errors import OffsetOutOfRangeError, UnknownPartitionError
 from tailrace.model.ids import Cursor, Offset, PartitionId, TopicId
 from tailrace.model.limits import KIB, Limits
@@ -127,6 +128,29 @@ def test_a_fetch_that_looks_up_after_retention_is_out_of_range(store: EmbeddedSt
         assert (error.start, error.end) == (30, ROUNDS)
     else:
         assert values_of(batches)[0] == b"A0003", "never a silent jump"
+
+
+def test_a_fetch_from_a_partition_that_is_dropped_and_cleaned_meanwhile_says_so(
+    store: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its locations are still in the index that the fetch holds, and lead into segments that were rewritten."""
+    bounds = LogReader.bounds
+
+    def drop() -> None:
+        store.commit(Changes(drops=[A.topic_id]))
+        store.clean()
+        assert store.stats().segments_rewritten or store.stats().segments_deleted
+
+    after_lookup = Once(drop)
+
+    def bounds_then(self: LogReader, index: PartitionIndex) -> OffsetBounds:
+        found = bounds(self, index)
+        after_lookup()
+        return found
+
+    monkeypatch.setattr(LogReader, "bounds", bounds_then)
+    with pytest.raises(UnknownPartitionError):
+        store.fetch(A, Offset(ROUNDS // 2), 1 << 20)
 
 
 def test_a_scan_misses_nothing_when_the_cleaner_moves_its_start(

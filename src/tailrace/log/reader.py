@@ -12,7 +12,7 @@ from tailrace.log.index import IndexReader, PartitionIndex
 from tailrace.log.options import LogOptions
 from tailrace.log.segment import SEGMENT_HEADER_BYTES, SegmentFolder, SegmentHandle
 from tailrace.model.commit import Buffer, FetchedBatches, LogBatch, OffsetBounds, ScannedBatches
-from tailrace.model.errors import CorruptionError, OffsetOutOfRangeError
+from tailrace.model.errors import CorruptionError, OffsetOutOfRangeError, UnknownPartitionError
 from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.stats import StoreStats
 from tailrace.model.topic import TopicNames
@@ -95,7 +95,10 @@ class LogReader:
 
     def _from_disk(self, index: PartitionIndex, offset: int, end: int, max_bytes: int) -> _Found:
         locations = _up_to(self._index.walk(index, offset), end, max_bytes)
-        # Retention may have passed the offset since the range was checked.
+        # The partition may have been dropped, or retention may have passed the offset, since both were checked.
+        # `_retry_if_moved` notices what the cleaner moves after this.
+        if self._catalog.partitions.get(index.partition) is not index:
+            raise UnknownPartitionError.of(self._topic_names.of(index.partition))
         self._check_range(index, offset, OffsetBounds(Offset(index.start), Offset(index.end)))
         if not locations or locations[0].base_offset > offset:
             raise CorruptionError(
