@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -17,6 +17,7 @@ import msgspec
 
 from tailrace.api.consume import FetchBody, StartPosition
 from tailrace.api.pipelines import OffsetsBody, OffsetsResponse
+from tailrace.api.server import Health
 from tailrace.client._sync.transport import Transport
 from tailrace.client.config import ConnectionConfig
 from tailrace.client.http11 import JSON, checked_url
@@ -25,6 +26,8 @@ from tailrace.model.errors import ConfigurationError, ServerUnreachableError, Ta
 from tailrace.model.fetch import StartEdge
 from tailrace.pipeline.errors import OptionError
 from tailrace.wire.batch_stream import FetchedPartitionPart, decode_fetched
+
+T = TypeVar("T")
 
 RETRY_SECONDS = 60.0
 _FIRST_CONTACT_SECONDS = 10.0
@@ -94,11 +97,14 @@ class ServerConnection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def ask(self, method: str, path: str, body: object = None) -> Any:
-        """Send a JSON body and decode the JSON response."""
-        encoded = None if body is None else msgspec.json.encode(body)
-        answer = self.send(method, path, encoded, JSON)
-        return msgspec.json.decode(answer) if answer else None
+    def ask(self, path: str, body: msgspec.Struct, response_type: type[T]) -> T:
+        """POST a body of `tailrace.api` as JSON and decode the JSON response."""
+        response = self.send("POST", path, msgspec.json.encode(body), JSON)
+        return msgspec.json.decode(response or b"null", type=response_type)
+
+    def get(self, path: str, response_type: type[T]) -> T:
+        """GET a path and decode the JSON response."""
+        return msgspec.json.decode(self.send("GET", path), type=response_type)
 
     def offsets(
         self,
@@ -112,8 +118,7 @@ class ServerConnection:
         """Return offsets of all partitions of these topics. Waits up to `wait_ms` for offsets that exceed `beyond`."""
         edge = StartEdge(at) if isinstance(at, str) else at
         body = OffsetsBody(list(topics), pattern, edge, dict(beyond or {}), wait_ms)
-        response = self.send("POST", "/api/batches/offsets", msgspec.json.encode(body), JSON)
-        found = msgspec.json.decode(response, type=OffsetsResponse)
+        found = self.ask("/api/batches/offsets", body, OffsetsResponse)
         return TopicOffsets(
             {topic.topic: topic.partitions for topic in found.topics},
             {topic.topic: topic.topic_id for topic in found.topics},
@@ -156,4 +161,4 @@ class ServerConnection:
 def check_server(server: ServerAddress) -> None:
     """Raise, with what to do, if no server answers."""
     with ServerConnection(server, _FIRST_CONTACT_SECONDS) as connection:
-        connection.ask("GET", "/health")
+        connection.get("/health", Health)

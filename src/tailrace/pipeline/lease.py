@@ -15,8 +15,9 @@ from uuid import uuid4
 
 import msgspec
 
+from tailrace.api.pipelines import ReleaseLeaseBody, ReportBody, TakeLeaseBody
 from tailrace.model.errors import PipelineFencedError, TailraceError
-from tailrace.model.pipeline import ROUTER, PipelineReport
+from tailrace.model.pipeline import ROUTER, Lease, PipelineReport
 from tailrace.pipeline.connection import ServerAddress, ServerConnection
 from tailrace.pipeline.errors import PipelineError
 
@@ -72,22 +73,20 @@ class RouterLease:
     def _acquire(self) -> int:
         """Take the lease, after waiting until that of a crashed router has expired."""
         deadline = time.monotonic() + self._lease_wait
-        request = {"owner": self._owner, "take_over": self._take_over}
+        body = TakeLeaseBody(self._owner, self._take_over)
         with ServerConnection(self._server, self._retry_seconds, self._stopping) as connection:
             while True:
                 try:
-                    epoch: int = connection.ask("POST", f"{_PATH}/lease", request)["epoch"]
+                    return connection.ask(f"{_PATH}/lease", body, Lease).epoch
                 except PipelineFencedError:
                     if time.monotonic() > deadline or self._stopping.wait(_LEASE_RETRY_SECONDS):
                         raise
-                else:
-                    return epoch
 
     def _release(self) -> None:
         try:
             with ServerConnection(self._server, _HEARTBEAT_RETRY_SECONDS) as connection:
                 self._report(connection)
-                connection.ask("POST", f"{_PATH}/release", {"epoch": self.epoch})
+                connection.ask(f"{_PATH}/release", ReleaseLeaseBody(self.epoch), type(None))
         except TailraceError as error:
             _log.warning("the lease was not released, so the next pipeline waits until it expires: %s", error)
 
@@ -105,7 +104,7 @@ class RouterLease:
                         _log.warning("%s", error)
 
     def _report(self, connection: ServerConnection) -> None:
-        connection.ask("POST", f"{_PATH}/report", {"epoch": self.epoch, "report": msgspec.to_builtins(self.report)})
+        connection.ask(f"{_PATH}/report", ReportBody(self.epoch, self.report), type(None))
 
 
 def report_failed_start(server: ServerAddress, error: PipelineError) -> None:

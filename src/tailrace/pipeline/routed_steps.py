@@ -17,11 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
+from tailrace.api.topics import CreateTopicBody
 from tailrace.model.errors import InvalidTopicNameError, UnknownTopicError
 from tailrace.model.ids import TopicId
 from tailrace.model.limits import DEFAULT_LIMITS, KIB, MIB
 from tailrace.model.names import check_topic_name
 from tailrace.model.pipeline import MarkMove
+from tailrace.model.topic import Topic, TopicOptions
 from tailrace.pipeline.connection import ServerAddress, ServerConnection
 from tailrace.pipeline.errors import is_topic_gone
 from tailrace.pipeline.plan import FAILED, MATCHED
@@ -269,8 +271,8 @@ class RouterDeadLetters:
         except UnknownTopicError as error:
             if not is_topic_gone(error):
                 raise
-        settings = {"max_message_bytes": _MAX_LETTER_BYTES}
-        self._connection.ask("POST", "/api/topics", {"name": name, "partitions": 1, "settings": settings})
+        settings = TopicOptions(max_message_bytes=_MAX_LETTER_BYTES)
+        self._connection.ask("/api/topics", CreateTopicBody(name, settings=settings), Topic)
         return _MAX_LETTER_BYTES
 
 

@@ -252,7 +252,7 @@ class _OtherCellsError(Exception):
 
 
 def _fetch_routes(connection: ServerConnection) -> list[Route]:
-    return msgspec.convert(connection.ask("GET", "/api/pipelines/router/routes"), list[Route])
+    return connection.get("/api/pipelines/router/routes", list[Route])
 
 
 def _memory() -> str | None:

@@ -26,6 +26,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from tailrace.api.pipelines import MarksResponse, PinBody, TakeLeaseBody
+from tailrace.model.pipeline import Lease
 from tailrace.pipeline.connection import ServerConnection, TopicOffsets
 from tailrace.pipeline.errors import DataLossError, OptionError
 from tailrace.pipeline.options import EARLIEST, LATEST, OffsetsOption, SourceOptions, resolve_offset
@@ -188,10 +190,10 @@ def _resolve(connection: ServerConnection, options: SourceOptions, at: OffsetsOp
 
 def _pinned(connection: ServerConnection, name: str, starts: TopicOffsets) -> dict[str, list[int]]:
     """Return where the query of this name first started. The server keeps it, whatever happens to the checkpoint."""
-    lease = connection.ask("POST", f"/api/pipelines/{name}/lease", {"owner": f"query {name}", "take_over": True})
+    lease = connection.ask(f"/api/pipelines/{name}/lease", TakeLeaseBody(f"query {name}", take_over=True), Lease)
     offsets, ids = starts.offsets, starts.topic_ids
     flat = {f"{ids[topic]}/{number}": at for topic, each in offsets.items() for number, at in enumerate(each)}
-    pinned = connection.ask("POST", f"/api/pipelines/{name}/pin", {"epoch": lease["epoch"], "starts": flat})["marks"]
+    pinned = connection.ask(f"/api/pipelines/{name}/pin", PinBody(lease.epoch, flat), MarksResponse).marks
     return {topic: [pinned[f"{ids[topic]}/{number}"] for number in range(len(each))] for topic, each in offsets.items()}
 
 

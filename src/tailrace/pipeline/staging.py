@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.api.pipelines import PublishStagesBody, PublishStagesResponse, StagesBody, WriteStagesBody
 from tailrace.model.ids import TopicId
 from tailrace.model.limits import KIB, MIB
 from tailrace.model.pipeline import MarkMove
@@ -227,19 +228,19 @@ def _is_constant(column: pa.Array) -> bool:
 
 def publish(connection: ServerConnection, pipeline: str, tasks: Sequence[StagedTask], epoch: int) -> None:
     """Publish what tasks of a pipeline have staged, and move the marks of their steps."""
-    connection.ask("POST", f"/api/pipelines/{pipeline}/publish", {"stages": _named(tasks), "epoch": epoch})
+    connection.ask(f"/api/pipelines/{pipeline}/publish", PublishStagesBody(_stages(tasks), epoch), PublishStagesResponse)
 
 
 def write(connection: ServerConnection, writer: str, tasks: Sequence[StagedTask], source: str, number: int) -> None:
     """Publish what tasks of a writer have staged, once for each number. Returns when all of it is in the log."""
-    request = {"stages": _named(tasks), "source": source, "number": number}
-    while not connection.ask("POST", f"/api/pipelines/{writer}/write", request)["is_done"]:
+    body = WriteStagesBody(_stages(tasks), source, number)
+    while not connection.ask(f"/api/pipelines/{writer}/write", body, PublishStagesResponse).is_done:
         pass
 
 
 def discard(connection: ServerConnection, writer: str, tasks: Sequence[StagedTask]) -> None:
-    connection.ask("POST", f"/api/pipelines/{writer}/discard", {"stages": _named(tasks)})
+    connection.ask(f"/api/pipelines/{writer}/discard", StagesBody(_stages(tasks)), type(None))
 
 
-def _named(tasks: Sequence[StagedTask]) -> list[tuple[str, int]]:
+def _stages(tasks: Sequence[StagedTask]) -> list[tuple[str, int]]:
     return [(task.stage, task.parts) for task in tasks]

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from tailrace.api.pipelines import PendingSourceView, SourcesBody
 from tailrace.model.errors import ServerUnreachableError, TailraceError
 from tailrace.model.limits import DEFAULT_LIMITS, MIB
 from tailrace.model.pipeline import MarkMove
@@ -79,18 +80,6 @@ class TableChangesSource(DataSource):
         return msgspec.json.decode(self.options["wanted"], type=WantedChanges)
 
 
-class ChangedTable(msgspec.Struct):
-    """A table with changes to route, as the server describes it."""
-
-    source: str
-    table: int
-    changes: str
-    changes_uuid: str
-    mark: int
-    end: int
-    routes: int
-
-
 class TableChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads the sources. Spark's offsets are `{"5/0": 17}`: by source, the end of the batch."""
 
@@ -133,18 +122,18 @@ class TableChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with self._connect() as connection:
             yield from change_rows(connection, ChangeRange(*partition.value), self.options.slots)
 
-    def _tables(self, beyond: Mapping[str, int] | None = None, wait_ms: int = 0) -> list[ChangedTable]:
-        request = {"epoch": self.options.epoch, "beyond": beyond or {}, "wait_ms": wait_ms}
+    def _tables(self, beyond: Mapping[str, int] | None = None, wait_ms: int = 0) -> list[PendingSourceView]:
+        body = SourcesBody(self.options.epoch, dict(beyond or {}), wait_ms)
         with self._connect() as connection:
-            return msgspec.convert(connection.ask("POST", "/api/pipelines/router/sources", request), list[ChangedTable])
+            return connection.ask("/api/pipelines/router/sources", body, list[PendingSourceView])
 
     def _connect(self) -> ServerConnection:
         return ServerConnection(self.options.server, self.options.retry_seconds)
 
 
-def _of_table(table: ChangedTable, part: OffsetRange) -> tuple[str, int, str, str, int, int, int]:
+def _of_table(table: PendingSourceView, part: OffsetRange) -> tuple[str, int, str, str, int, int, int]:
     """Return the fields of a `ChangeRange`."""
-    return (table.source, table.table, table.changes, table.changes_uuid, table.routes, part.start, part.end)
+    return (table.source, table.table, table.changes, str(table.changes_uuid), table.routes, part.start, part.end)
 
 
 _FETCH_BYTES = 8 * MIB

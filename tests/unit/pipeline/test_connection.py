@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from tailrace.api.server import Health
 from tailrace.model.errors import ConfigurationError, ServerUnreachableError
 from tailrace.pipeline.connection import ServerAddress, ServerConnection
 from tailrace.pipeline.errors import OptionError
@@ -39,7 +40,7 @@ def test_a_file_that_holds_no_certificates_is_named() -> None:
         ServerConnection(server) as connection,
         pytest.raises(ConfigurationError, match=r"ca_file is '/is/not/there', which can't be read"),
     ):
-        connection.ask("GET", "/health")
+        connection.get("/health", Health)
 
 
 def test_a_server_that_does_not_answer_is_told_with_what_was_asked() -> None:
@@ -49,7 +50,7 @@ def test_a_server_that_does_not_answer_is_told_with_what_was_asked() -> None:
             ServerUnreachableError, match=r"http://127\.0\.0\.1:9 did not take GET /health for 0\.1 s: no server answers"
         ),
     ):
-        connection.ask("GET", "/health")
+        connection.get("/health", Health)
 
 
 def test_a_process_that_is_about_to_stop_does_not_wait_for_a_server() -> None:
@@ -60,5 +61,5 @@ def test_a_process_that_is_about_to_stop_does_not_wait_for_a_server() -> None:
         ServerConnection(ServerAddress("http://127.0.0.1:9"), 60.0, stopping) as connection,
         pytest.raises(ServerUnreachableError),
     ):
-        connection.ask("GET", "/health")
+        connection.get("/health", Health)
     assert time.monotonic() - began < 10

@@ -1,13 +1,14 @@
 """Routed changes become the records that `wire/routing.py` says, in the order of the changes, step by step."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tailrace.api.topics import CreateTopicBody
 from tailrace.model.errors import UnknownTopicError
 from tailrace.model.ids import Cursor, Offset, RouteId, TopicId
 from tailrace.model.limits import DEFAULT_LIMITS
@@ -59,10 +60,10 @@ class Topics(ServerConnection):
             {topic: partitions}, {topic: self.ids[topic]}, {topic: self._most}, {}, MAX_KEY_BYTES, self._most_value
         )
 
-    def ask(self, method: str, path: str, question: object = None) -> object:
-        assert (method, path) == ("POST", "/api/topics")
-        self.made.append(question["name"])  # type: ignore[index]
-        return None
+    def ask(self, path: str, body: object, response_type: object) -> Any:
+        assert path == "/api/topics"
+        assert isinstance(body, CreateTopicBody)
+        self.made.append(body.name)
 
 
 @pytest.fixture(scope="module")
