@@ -122,7 +122,7 @@ class PartitionProgress:
     One thread calls all methods; another may read `safe_offset` and `committed_offset`.
     """
 
-    __slots__ = ("_processed", "committed_offset", "safe_offset")
+    __slots__ = ("_has_gaps", "_processed", "committed_offset", "safe_offset")
 
     def __init__(self, begin: int) -> None:
         self.safe_offset = begin
@@ -131,6 +131,8 @@ class PartitionProgress:
         """What the group has committed, as far as this consumer knows."""
         self._processed = OffsetRanges()
         """Processed offsets above `safe_offset`."""
+        self._has_gaps = False
+        """Whether there are such offsets. To ask `_processed` costs a call, and `mark` is called for each record."""
 
     @property
     def is_ahead(self) -> bool:
@@ -143,7 +145,7 @@ class PartitionProgress:
 
     def mark(self, offset: int) -> None:
         """Mark the record at this offset as processed."""
-        if offset == self.safe_offset and not self._processed:
+        if offset == self.safe_offset and not self._has_gaps:
             self.safe_offset = offset + 1
         else:
             self.mark_range(offset, offset + 1)
@@ -156,6 +158,7 @@ class PartitionProgress:
             self._processed.forget_below(reached)
             # The assignment comes last, because another thread reads it at any moment.
             self.safe_offset = reached
+        self._has_gaps = bool(self._processed)
 
     def note_commit(self, offset: int) -> None:
         self.committed_offset = max(self.committed_offset, offset)
