@@ -2,11 +2,12 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
+from msgspec import Raw
 
-from tailrace.api.messages import SentHeader, SentMessage
+from tailrace.api.messages import PublishBody, SentHeader, SentMessage
 from tailrace.client.config import PublisherConfig
 from tailrace.client.values import GivenHeaders, OutgoingMessage
 from tailrace.model.errors import InvalidRequestError
@@ -19,9 +20,9 @@ _BYTES = (bytes, bytearray, memoryview)
 
 
 class PendingMessages(msgspec.Struct, Generic[T]):
-    """Messages that are published together or not at all, as JSON, and what waits for the outcome."""
+    """Encoded messages that are published together or not at all, and what waits for the outcome."""
 
-    messages: list[bytes]
+    messages: list[Raw]
     size: int
     outcome: T
 
@@ -79,8 +80,8 @@ def to_outgoing_message(message: OutgoingMessage | tuple[str, Any]) -> OutgoingM
     return OutgoingMessage(*message)
 
 
-def encode_message(message: OutgoingMessage) -> bytes:
-    """Encode a message as the server takes it."""
+def encode_message(message: OutgoingMessage) -> Raw:
+    """Encode a message as a `SentMessage`."""
     topic, value, key, headers, message_id, partition_id, timestamp_ms = message
     sent = SentMessage(topic, partition_id=partition_id, timestamp_ms=timestamp_ms, message_id=message_id)
     if isinstance(key, str):
@@ -93,31 +94,32 @@ def encode_message(message: OutgoingMessage) -> bytes:
         sent.headers = _encode_headers(headers)
     if isinstance(value, _BYTES):
         sent.value_base64 = bytes(value)
-        return _ENCODER.encode(sent)
-    if value is None:
-        return _with_value(sent, _NULL)
+    elif value is None:
+        sent.value = Raw(_NULL)
+    else:
+        encoded = _encode_value(topic, value)
+        if encoded == _NULL:
+            # This is a value that JSON writes as `null`, not a tombstone.
+            sent.value_base64 = encoded
+        else:
+            sent.value = Raw(encoded)
+    return Raw(_ENCODER.encode(sent))
+
+
+def encode_publish(publisher: str, number: int, pendings: Sequence[PendingMessages[T]]) -> bytes:
+    """Encode the body of one request."""
+    messages = [message for pending in pendings for message in pending.messages]
+    # Each is a `SentMessage` that is encoded already, so that its size is known and a bad one is refused alone.
+    return _ENCODER.encode(PublishBody(cast("list[SentMessage]", messages), publisher, number))
+
+
+def _encode_value(topic: str, value: Any) -> bytes:
     try:
-        encoded = _ENCODER.encode(value)
+        return _ENCODER.encode(value)
     except (TypeError, ValueError) as error:
         raise InvalidRequestError(
             f"the value for {topic!r} is neither bytes nor JSON: {error}. Pass bytes, or a value that JSON can encode"
         ) from error
-    if encoded == _NULL:
-        # This is a value that JSON writes as `null`, not a tombstone.
-        sent.value_base64 = encoded
-        return _ENCODER.encode(sent)
-    return _with_value(sent, encoded)
-
-
-def encode_publish(publisher: str, number: int, pendings: Sequence[PendingMessages[T]]) -> bytes:
-    """Join encoded messages to the body of one request (`api.messages.PublishBody`)."""
-    messages = b",".join([message for pending in pendings for message in pending.messages])
-    return b'{"publisher":%b,"number":%d,"messages":[%b]}' % (msgspec.json.encode(publisher), number, messages)
-
-
-def _with_value(sent: SentMessage, value: bytes) -> bytes:
-    """Add an encoded value, instead of encoding it again. The topic always precedes it."""
-    return b'%b,"value":%b}' % (_ENCODER.encode(sent)[:-1], value)
 
 
 def _encode_headers(headers: GivenHeaders) -> list[SentHeader]:

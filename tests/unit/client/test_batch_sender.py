@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from msgspec import Raw
 
 from tailrace.client import ClientClosedError
 from tailrace.client._sync.batch_sender import BatchSender
@@ -30,7 +31,7 @@ class Delivered:
 
 
 def pending(name: str) -> "PendingMessages[str]":
-    return PendingMessages([b"{}"], 2, name)
+    return PendingMessages([Raw(b"{}")], 2, name)
 
 
 def sender_of(delivered: Delivered, linger_ms: int = 0) -> "BatchSender[PendingMessages[str]]":

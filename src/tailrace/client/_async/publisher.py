@@ -152,7 +152,7 @@ class AsyncPublisher(AsyncCloseable):
         finally:
             await self._transport.close()
 
-    async def _send(self, messages: list[bytes], *, is_awaited: bool = False) -> AsyncDelivery:
+    async def _send(self, messages: list[msgspec.Raw], *, is_awaited: bool = False) -> AsyncDelivery:
         delivery = AsyncDelivery()
         pending = PendingMessages(messages, sum(map(len, messages)), delivery)
         if not await self._sender.put(pending, self.config.api_timeout.total_seconds(), is_awaited=is_awaited):

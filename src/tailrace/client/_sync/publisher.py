@@ -152,7 +152,7 @@ class Publisher(Closeable):
         finally:
             self._transport.close()
 
-    def _send(self, messages: list[bytes], *, is_awaited: bool = False) -> Delivery:
+    def _send(self, messages: list[msgspec.Raw], *, is_awaited: bool = False) -> Delivery:
         delivery = Delivery()
         pending = PendingMessages(messages, sum(map(len, messages)), delivery)
         if not self._sender.put(pending, self.config.api_timeout.total_seconds(), is_awaited=is_awaited):
