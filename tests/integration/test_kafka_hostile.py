@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
@@ -117,15 +118,19 @@ def test_announced_requests_that_never_arrive_hold_no_memory(server: ServerProce
     assert metric(server.url, "tailrace_kafka_held_request_bytes") == 0
 
 
-@pytest.mark.parametrize(
-    ("hello", "words"),
-    [(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "an HTTP request"), (b"\x16\x03\x01\x00\xf4\x01", "a TLS handshake")],
-)
-def test_another_protocol_is_closed_with_a_log_line(server: ServerProcess, hello: bytes, words: str) -> None:
+def test_a_tls_handshake_is_closed_with_a_log_line(server: ServerProcess) -> None:
     with RawClient(server.kafka) as client:
-        client.socket.sendall(hello)
+        client.socket.sendall(b"\x16\x03\x01\x00\xf4\x01")
         assert client.is_closed_by_server()
-    assert f"127.0.0.1 sent {words} to the Kafka listener" in server.stderr
+    assert "127.0.0.1 sent a TLS handshake to the Kafka listener" in server.stderr
+    assert is_well(server)
+
+
+def test_an_http_request_is_answered_with_where_to_go(server: ServerProcess) -> None:
+    answer = httpx.get(f"http://{server.kafka}/health")
+    assert answer.status_code == 400
+    assert "this is the Kafka listener; use the HTTP address" in answer.json()["detail"]
+    assert "127.0.0.1 sent an HTTP request to the Kafka listener" in server.stderr
     assert is_well(server)
 
 

@@ -140,7 +140,7 @@ def test_a_bad_configuration_file_gets_one_clear_line(tmp_path: Path) -> None:
     config.write_text("[limits]\npayload_byte = 1\n")
     code, stderr = refused("--data", str(tmp_path / "data"), "--config", str(config))
     assert code == 1
-    assert re.fullmatch(r"tailrace: .*unknown key limits\.payload_byte; did you mean 'payload_bytes'\?.*\n", stderr)
+    assert re.fullmatch(r"tailrace: .*unknown key limits\.payload_byte; did you mean 'payload_bytes'\?\n", stderr)
     assert not (tmp_path / "data").exists()
 
 

@@ -23,7 +23,7 @@ header_values = st.none() | texts | data
 messages = st.builds(
     OutgoingMessage,
     topic=texts,
-    value=values | data | data.map(bytearray) | data.map(lambda given: memoryview(given)) | st.just(float("nan")),
+    value=values | data | data.map(bytearray) | data.map(lambda given: memoryview(given)) | st.just(Raw(b"null")),
     key=st.none() | texts | data,
     headers=st.dictionaries(texts, header_values, max_size=3) | st.lists(st.tuples(texts, header_values), max_size=3),
     message_id=st.none() | texts,

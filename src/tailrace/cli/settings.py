@@ -103,6 +103,10 @@ def resolve_settings(
         kafka_settings=configuration.kafka,
         limits=configuration.limits,
     )
+    if settings.http == settings.kafka and settings.http.port != 0:
+        raise ConfigurationError(
+            f"HTTP and Kafka can't both listen on {settings.http}; choose another port with --http or --kafka"
+        )
     if not (allow_remote or server.allow_remote):
         for listener in (settings.http, settings.kafka):
             if not listener.is_loopback:
@@ -117,8 +121,7 @@ def _check_keys(raw: Mapping[str, Any], known: type[msgspec.Struct], path: str) 
     fields = {field.name: field.type for field in msgspec.structs.fields(known)}
     for name, value in raw.items():
         if name not in fields:
-            hint = did_you_mean(name, fields) or ";"
-            raise ConfigurationError(f"unknown key {path}{name}{hint} Known here: {', '.join(sorted(fields))}")
+            raise ConfigurationError(f"unknown key {path}{name}{_known_keys_hint(name, fields)}")
         kind = fields[name]
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             if not isinstance(value, dict):
@@ -129,6 +132,18 @@ def _check_keys(raw: Mapping[str, Any], known: type[msgspec.Struct], path: str) 
             msgspec.convert(value, kind)
         except msgspec.ValidationError:
             raise ConfigurationError(f"{path}{name} is {value!r}; it must be {_expected_value(kind)}") from None
+
+
+def _known_keys_hint(name: str, fields: Mapping[str, Any]) -> str:
+    """Return the key that was probably meant, or else all keys of the section."""
+    sections = [
+        section
+        for section, kind in fields.items()
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and name in kind.__struct_fields__
+    ]
+    if sections:
+        return f"; it belongs under [{sections[0]}]"
+    return did_you_mean(name, fields) or f"; the keys here are {', '.join(sorted(fields))}"
 
 
 def _expected_value(kind: Any) -> str:

@@ -154,7 +154,7 @@ def encode_request(request: HttpRequest, address: DirectAddress) -> bytes:
 
 def checked_url(url: str) -> str:
     """Return the address without a slash at its end. Raises `ConfigurationError` for one that no server can have."""
-    parts = _split(url)
+    parts = _split(url) if isinstance(url, str) else None
     if parts is None:
         raise ConfigurationError(f"url is {url!r}; allowed is an address such as http://127.0.0.1:8080")
     return urlunsplit(parts).rstrip("/")

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -115,11 +116,34 @@ def encode_publish(publisher: str, number: int, pendings: Sequence[PendingMessag
 
 def _encode_value(topic: str, value: Any) -> bytes:
     try:
-        return _ENCODER.encode(value)
+        encoded = _ENCODER.encode(value)
     except (TypeError, ValueError) as error:
         raise InvalidRequestError(
             f"the value for {topic!r} is neither bytes nor JSON: {error}. Pass bytes, or a value that JSON can encode"
         ) from error
+    # The encoder writes numbers that JSON does not have as `null`, and a reader could not tell.
+    if _NULL in encoded and (number := _number_without_json(msgspec.to_builtins(value, enc_hook=_hide_raw))) is not None:
+        raise InvalidRequestError(
+            f"the value for {topic!r} has the number {number}, which JSON can't represent; pass None or text instead of it"
+        )
+    return encoded
+
+
+def _hide_raw(_: object) -> None:
+    """Replace JSON that the caller has encoded (`msgspec.Raw`), which is sent as it is."""
+
+
+def _number_without_json(value: Any) -> float | None:
+    """Return a number in the value that is infinite or not a number, if there is one."""
+    if isinstance(value, float):
+        return None if isfinite(value) else value
+    if isinstance(value, dict):
+        parts: Any = value.values()
+    elif isinstance(value, list | tuple):
+        parts = value
+    else:
+        return None
+    return next((number for part in parts if (number := _number_without_json(part)) is not None), None)
 
 
 def _encode_headers(headers: GivenHeaders) -> list[SentHeader]:

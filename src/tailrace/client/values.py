@@ -14,6 +14,7 @@ from tailrace.api.messages import (
     ReadMessage,
     TextField,
 )
+from tailrace.model.errors import InvalidRequestError
 from tailrace.model.record import MESSAGE_ID_HEADER, Headers
 
 GivenHeaders = Mapping[str, str | bytes | None] | Sequence[tuple[str, str | bytes | None]]
@@ -38,12 +39,18 @@ class ConsumerRecord(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """The payload decoded as JSON.
+        """The payload decoded as JSON. Raises `InvalidRequestError` if it is something else.
 
         >>> ConsumerRecord("orders", 0, 0, 0, 0, None, b'{"id": 1}').value
         {'id': 1}
         """
-        return None if self.payload is None else msgspec.json.decode(self.payload)
+        try:
+            return None if self.payload is None else msgspec.json.decode(self.payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidRequestError(
+                f"the record at offset {self.offset} of topic {self.topic_name!r}, partition {self.partition_id}, is not JSON"
+                f" ({error}); read its bytes from `payload`"
+            ) from error
 
     @property
     def message_id(self) -> str | None:

@@ -6,6 +6,7 @@ in the extension `tailrace.connection` of the scope.
 """
 
 import asyncio
+import logging
 from http import HTTPStatus
 from typing import Any
 
@@ -25,8 +26,16 @@ LINGER_SECONDS = 5.0
 """How long a client that is disconnected has to read what was sent before."""
 
 
+_WARNING_SECONDS = 60.0
+_KAFKA_BEGIN = b"\0"
+"""The first byte of the size of a Kafka request, unless it has 16 MiB or more. No HTTP request begins with it."""
+
+_log = logging.getLogger("tailrace.http")
+
+
 class HttpConnection(HttpToolsProtocol):
     limits: Limits = DEFAULT_LIMITS
+    kafka_clients: "KafkaClientWarnings"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -47,6 +56,10 @@ class HttpConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self.cycle is None and data.startswith(_KAFKA_BEGIN):
+            self.kafka_clients.warn(self.client, self.loop.time())
+            self._refuse(400, "this is the HTTP listener; use the Kafka address, which the server prints when it starts")
+            return
         was_in_head = self._is_in_head
         super().data_received(data)
         if was_in_head and self._is_in_head:
@@ -147,6 +160,19 @@ class HttpConnection(HttpToolsProtocol):
         close_soon(self.transport)
 
 
+class KafkaClientWarnings:
+    """Warns about Kafka clients at the HTTP listener, once a minute: they report a wrong response size, many times a second."""
+
+    def __init__(self) -> None:
+        self._next_at = 0.0
+
+    def warn(self, client: tuple[str, int] | None, now: float) -> None:
+        if now >= self._next_at:
+            self._next_at = now + _WARNING_SECONDS
+            host = client[0] if client else "a client"
+            _log.warning("closing an HTTP connection: %s sent a Kafka request to the HTTP listener", host)
+
+
 class _HeadBufferingTransport:
     """The transport of one response, which sends the head with the first part of the body: one system call less."""
 
@@ -183,7 +209,7 @@ class _HeadBufferingTransport:
 
 def connection_class(limits: Limits) -> type[HttpConnection]:
     """Return a class of connections with these limits: uvicorn creates connections from a class."""
-    return type("BoundHttpConnection", (HttpConnection,), {"limits": limits})
+    return type("BoundHttpConnection", (HttpConnection,), {"limits": limits, "kafka_clients": KafkaClientWarnings()})
 
 
 def close_soon(transport: asyncio.Transport) -> None:

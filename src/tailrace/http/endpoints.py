@@ -150,7 +150,8 @@ def _http_response(request: _Request, error: HTTPException) -> Response[bytes]:
     if error.status_code == HTTPStatus.NOT_FOUND:
         detail = f"{request.url.path} does not exist; {PATH} lists all endpoints"
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        detail = f"{request.url.path} does not support {request.method}"
+        allowed = (error.headers or {}).get("allow", "").removesuffix(", OPTIONS")
+        detail = f"{request.url.path} does not support {request.method}; use {allowed}"
     elif isinstance(error, ValidationException) and isinstance(error.extra, list):
         detail = "; ".join(f"{fault.get('key')}: {fault.get('message')}" for fault in error.extra if isinstance(fault, dict))
     body = problem_body(error.status_code, detail)

@@ -34,7 +34,8 @@ def read_body(body: bytes, shape: type[B]) -> B:
     except msgspec.ValidationError as error:
         raise InvalidRequestError(f"invalid body: {error}{allowed_values_hint(shape, error)}") from error
     except msgspec.DecodeError as error:
-        raise InvalidRequestError(f"the body is not JSON: {error}") from error
+        what = f"the body is not JSON: {error}" if body else "the body is empty; send a JSON object"
+        raise InvalidRequestError(what) from error
     except RecursionError as error:
         raise InvalidRequestError("the body is nested too deeply") from error
 

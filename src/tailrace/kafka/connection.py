@@ -279,14 +279,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._close("fault", f"unexpected internal error in a request of {host}")
 
     def _close_unreadable(self, error: UnreadableRequestError) -> None:
-        self._close(error.reason, f"{self.client.host} {error}")
+        self._close(error.reason, f"{self.client.host} {error}", response=error.response)
 
-    def _close(self, reason: str, message: str, *, abort: bool = False) -> None:
+    def _close(self, reason: str, message: str, *, response: bytes = b"", abort: bool = False) -> None:
         if self._transport.is_closing():
             return
         self._state = ConnectionState.CLOSED
         self._shared.traffic.closed[reason] += 1
         self._shared.registry.report(message)
+        if response:
+            self._transport.write(response)
         if abort:
             self._transport.abort()
         else:

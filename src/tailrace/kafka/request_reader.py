@@ -31,12 +31,24 @@ _HTTP = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN",
 _TLS = b"\x16\x03"
 
 
+_HTTP_PROBLEM = (
+    b'{"type":"about:blank","title":"Bad Request","status":400,"detail":"this is the Kafka listener; use the HTTP address,'
+    b' which the server prints when it starts","retriable":false,"outcome":"failed"}'
+)
+_HTTP_RESPONSE = (
+    b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: application/problem+json\r\n"
+    b"content-length: %d\r\n\r\n%b" % (len(_HTTP_PROBLEM), _HTTP_PROBLEM)
+)
+
+
 class UnreadableRequestError(Exception):
     """The next bytes are not a request. `reason` is the label of the metric `connections_closed`."""
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: str, message: str, response: bytes = b"") -> None:
         super().__init__(message)
         self.reason = reason
+        self.response = response
+        """What to send before the connection is closed, in the protocol that the client speaks."""
 
 
 class RequestReader:
@@ -185,7 +197,7 @@ class RequestReader:
 
     def _bad_size(self, begin: bytes, size: int) -> UnreadableRequestError:
         if not self.has_begun and begin in _HTTP:
-            return UnreadableRequestError("wrong_protocol", "sent an HTTP request to the Kafka listener")
+            return UnreadableRequestError("wrong_protocol", "sent an HTTP request to the Kafka listener", _HTTP_RESPONSE)
         if not self.has_begun and begin.startswith(_TLS):
             return UnreadableRequestError("wrong_protocol", "sent a TLS handshake to the Kafka listener, which is plain text")
         most = self._limits.request_bytes

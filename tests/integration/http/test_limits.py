@@ -89,10 +89,18 @@ def test_a_request_with_a_too_large_head_is_not_executed(url: str) -> None:
 
 def test_invalid_http_is_answered_with_a_problem(url: str) -> None:
     with connected(url) as connection:
-        connection.sendall(b"\x00\x00\x00\x12what is this\r\n\r\n")
+        connection.sendall(b"what is this\r\n\r\n")
         answer = answer_to(connection)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b"application/problem+json" in answer
+
+
+def test_a_kafka_request_is_answered_with_where_to_go(url: str) -> None:
+    with connected(url) as connection:
+        connection.sendall(b"\x00\x00\x00\x12\x00\x12\x00\x03\x00\x00\x00\x01\x00\x07rdkafka\x00")
+        answer = answer_to(connection)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"this is the HTTP listener; use the Kafka address" in answer
 
 
 def test_the_number_of_connections_is_bounded(url: str) -> None:

@@ -215,6 +215,12 @@ def test_an_invalid_request_is_a_problem_too(
     assert answer.json().keys() >= {"type", "title", "status", "detail", "retriable", "outcome"}
 
 
+def test_an_unsupported_method_and_an_empty_body_are_answered_with_what_to_send(client: httpx.Client) -> None:
+    assert client.get("/api/topics/publish").json()["detail"].endswith("/api/topics/publish does not support GET; use POST")
+    empty = client.post("/api/topics", headers={"content-type": "application/json"}, content=b"")
+    assert empty.json()["detail"] == "the body is empty; send a JSON object"
+
+
 def test_an_offset_out_of_range_is_an_error_with_the_bounds(client: httpx.Client, url: str, topic: str) -> None:
     publish(url, topic, *range(3))
     problem = client.post("/api/topics/consume", json={"topic": topic, "start": 9}).json()

@@ -48,10 +48,15 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
     [
         (
             "[limits]\npayload_byte = 5",
-            "unknown key limits.payload_byte; did you mean 'payload_bytes'? Known here: answer_bytes, ",
+            "unknown key limits.payload_byte; did you mean 'payload_bytes'?",
         ),
-        ("[limit]\n", "unknown key limit; did you mean 'limits'? Known here: broker, kafka, limits, server"),
-        ("[server]\nport = 5", "unknown key server.port; Known here: advertise, allow_remote, data, durability, http, kafka"),
+        ("[limits]\nelephants = 5", "unknown key limits.elephants; the keys here are answer_bytes, "),
+        ("[limit]\n", "unknown key limit; did you mean 'limits'?"),
+        ('http = "127.0.0.1:1"', "unknown key http; it belongs under [server]"),
+        (
+            "[server]\nport = 5",
+            "unknown key server.port; the keys here are advertise, allow_remote, data, durability, http, kafka",
+        ),
         ("[limits]\npayload_bytes = 0", "limits.payload_bytes is 0; it must be at least 1"),
         ("[broker]\nretention_interval_seconds = 0", "broker.retention_interval_seconds is 0; it must be at least 1"),
         ("[broker]\nsurvey_percent = 101", "broker.survey_percent is 101; it must be from 0 to 100"),
@@ -75,6 +80,15 @@ def test_a_bad_file_is_refused_with_its_name_and_what_is_wrong(tmp_path: Path, t
 def test_a_missing_file_is_refused_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"can't read .*nowhere.toml: No such file or directory"):
         read_configuration(tmp_path / "nowhere.toml")
+
+
+def test_http_and_kafka_need_two_addresses(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"can't both listen on 127\.0\.0\.1:9092; choose another port with --http or --kafka"
+    ):
+        resolve_settings(Configuration(), data=tmp_path, http="127.0.0.1:9092")
+    both_free = resolve_settings(Configuration(), data=tmp_path, http="127.0.0.1:0", kafka="127.0.0.1:0")
+    assert both_free.http == both_free.kafka
 
 
 def test_without_a_folder_there_is_no_server() -> None:

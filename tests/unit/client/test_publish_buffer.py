@@ -1,9 +1,11 @@
 """Messages that wait to be published are encoded, batched and bounded."""
 
 import json
+import math
 import re
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
 
@@ -61,6 +63,21 @@ def test_a_message_of_a_batch_is_a_topic_and_a_value(message: Any) -> None:
 def test_what_is_neither_bytes_nor_json_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="neither bytes nor JSON"):
         encode_message(OutgoingMessage("t", object()))
+
+
+class Price(msgspec.Struct):
+    amount: float
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.inf, {"a": [1, math.nan]}, (math.inf, None), {math.nan}, Price(math.inf)])
+def test_a_number_that_json_does_not_have_is_rejected_and_not_sent_as_null(value: Any) -> None:
+    with pytest.raises(InvalidRequestError, match=r"the value for 't' has the number (nan|-?inf), which JSON can't represent"):
+        encode_message(OutgoingMessage("t", value))
+
+
+@pytest.mark.parametrize("value", [{"a": None}, ["null"], {"raw": msgspec.Raw(b"null")}, {"a": 1.5, "b": [None, Price(2)]}])
+def test_nulls_that_the_caller_passes_are_sent(value: Any) -> None:
+    assert json.loads(encode_message(OutgoingMessage("t", value)))["value"] == json.loads(msgspec.json.encode(value))
 
 
 def pending(*sizes: int) -> PendingMessages[str]:

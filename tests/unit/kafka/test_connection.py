@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import logging
 import weakref
 
@@ -103,10 +104,23 @@ async def test_a_request_of_many_megabytes_arrives_whole() -> None:
         assert [await side.correlation_id() for _ in range(2)] == [0, 1]
 
 
+@on_loop
+async def test_an_http_request_is_answered_in_http_and_closed(caplog: pytest.LogCaptureFixture) -> None:
+    async with served() as server:
+        side = await server.connect()
+        await side.send(b"GET / HTTP/1.1\r\n\r\n")
+        answer = await side.reader.read()
+        assert server.traffic.closed == {"wrong_protocol": 1}
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert f"content-length: {len(body)}".encode() in head
+    assert "this is the Kafka listener; use the HTTP address" in json.loads(body)["detail"]
+    assert "sent an HTTP request to the Kafka listener" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("data", "reason", "words"),
     [
-        (b"GET / HTTP/1.1\r\n\r\n", "wrong_protocol", "sent an HTTP request"),
         (b"\x16\x03\x01\x02\x00\x01\x00", "wrong_protocol", "sent a TLS handshake"),
         (SIZE.pack(2**31 - 1), "frame_size", "request of 2147483647 bytes"),
         (SIZE.pack(-1), "frame_size", "request of -1 bytes"),
@@ -117,7 +131,7 @@ async def test_a_request_of_many_megabytes_arrives_whole() -> None:
         (SIZE.pack(10) + BEAT[4:12] + b"\x00\xff", "bad_request", "client id"),
         (SIZE.pack(15) + BEAT[4:18] + b"\x00", "bad_request", "can't be read"),
     ],
-    ids=["HTTP", "TLS", "huge", "negative", "empty", "zeros", "garbage", "version", "client id", "torn"],
+    ids=["TLS", "huge", "negative", "empty", "zeros", "garbage", "version", "client id", "torn"],
 )
 @on_loop
 async def test_an_invalid_request_closes_its_connection_and_no_other(

@@ -114,7 +114,8 @@ def check_message(message: Message, now_ms: int, limits: Limits) -> None:
     """Check the limits of a message."""
     if message.value is not None and len(message.value) > limits.payload_bytes:
         raise MessageTooLargeError(
-            f"the payload has {len(message.value)} bytes, more than payload_bytes allows ({limits.payload_bytes})"
+            f"the payload has {len(message.value)} bytes, more than payload_bytes allows ({limits.payload_bytes});"
+            " send less, or raise the limit in the server's configuration file"
         )
     if message.key is not None and len(message.key) > limits.key_bytes:
         raise LimitExceededError(f"the key has {len(message.key)} bytes, more than key_bytes allows ({limits.key_bytes})")
