@@ -168,7 +168,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 if self._pending and (is_exclusive or self._pending[-1].is_exclusive):
                     break
                 self._start(requests.popleft(), is_exclusive)
-            if requests or self._state is not _SERVING or not reader.can_parse_more():
+            if requests or not reader.unparsed or self._state is not _SERVING or not reader.can_parse_more():
                 break
             try:
                 reader.parse_more()
@@ -207,7 +207,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._fail(pending.error)
         elif self._scheduled_send is not None:
             pass
-        elif self._reader.in_flight == 1 and not self._reader.has_unparsed:
+        elif self._reader.in_flight == 1 and not self._reader.unparsed:
             self._send()
             if not self._is_reading:
                 self._update_reading()

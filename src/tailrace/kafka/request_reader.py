@@ -61,9 +61,9 @@ class RequestReader:
         self._wait_for_memory = wait_for_memory
         self._now = now
         self._partial: _PartialRequest | None = None
-        self._unparsed = b""
-        """Bytes that were received and not parsed: the beginning of a size, or requests for which there was no memory."""
         self._held_bytes = 0
+        self.unparsed = b""
+        """Bytes that were received and not parsed: the beginning of a size, or requests for which there was no memory."""
         self.requests: deque[bytearray] = deque()
         """Complete requests that have not been started."""
         self.in_flight = 0
@@ -74,11 +74,6 @@ class RequestReader:
     def is_late(self, now: float, seconds: float) -> bool:
         """Return whether the request that is being received has taken longer than this."""
         return self._partial is not None and now - self._partial.began_at > seconds
-
-    @property
-    def has_unparsed(self) -> bool:
-        """Return whether bytes wait to be parsed."""
-        return bool(self._unparsed)
 
     def buffer(self) -> Buffer:
         """Return the buffer for the next bytes."""
@@ -95,9 +90,9 @@ class RequestReader:
         partial = self._partial
         if partial is None:
             data = self._scratch[:size]
-            if self._unparsed:
-                data = memoryview(self._unparsed + data)
-                self._unparsed = b""
+            if self.unparsed:
+                data = memoryview(self.unparsed + data)
+                self.unparsed = b""
             self._parse(data)
             return True
         partial.filled += size
@@ -110,11 +105,11 @@ class RequestReader:
 
     def can_parse_more(self) -> bool:
         """Return whether another request has begun to arrive and there is memory for it."""
-        return len(self._unparsed) >= _SIZE_BYTES and self._partial is None and not self.is_full()
+        return len(self.unparsed) >= _SIZE_BYTES and self._partial is None and not self.is_full()
 
     def parse_more(self) -> None:
         """Parse bytes that were received earlier."""
-        data, self._unparsed = self._unparsed, b""
+        data, self.unparsed = self.unparsed, b""
         self._parse(memoryview(data))
 
     def wants_bytes(self, may_begin: bool) -> bool:
@@ -124,7 +119,7 @@ class RequestReader:
         """
         partial = self._partial
         if partial is None:
-            return may_begin and len(self._unparsed) < _SIZE_BYTES and not self.is_full()
+            return may_begin and len(self.unparsed) < _SIZE_BYTES and not self.is_full()
         if partial.filled < partial.room:
             return True
         room = _room_for(partial.size, partial.filled)
@@ -160,7 +155,7 @@ class RequestReader:
         self.drop_requests()
         self.release(0, self._held_bytes)
         self._partial = None
-        self._unparsed = b""
+        self.unparsed = b""
         # It refers to the connection, which would live on in a cycle until the next garbage collection, and these are rare.
         self._wait_for_memory = _ignore
 
@@ -186,7 +181,7 @@ class RequestReader:
             self.in_flight += 1
             at += size
         if at < end:
-            self._unparsed = bytes(data[at:])
+            self.unparsed = bytes(data[at:])
 
     def _begin_partial(self, received: memoryview, size: int) -> None:
         room = _room_for(size, len(received))
