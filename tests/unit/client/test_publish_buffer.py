@@ -77,7 +77,7 @@ def test_a_number_that_json_does_not_have_is_rejected_and_not_sent_as_null(value
 
 @pytest.mark.parametrize("value", [{"a": None}, ["null"], {"raw": msgspec.Raw(b"null")}, {"a": 1.5, "b": [None, Price(2)]}])
 def test_nulls_that_the_caller_passes_are_sent(value: Any) -> None:
-    assert json.loads(encode_message(OutgoingMessage("t", value)))["value"] == json.loads(msgspec.json.encode(value))
+    assert json.loads(bytes(encode_message(OutgoingMessage("t", value))))["value"] == json.loads(msgspec.json.encode(value))
 
 
 def pending(*sizes: int) -> PendingMessages[str]:
