@@ -9,7 +9,7 @@ main (tailrace/server.py:1);wait (selectors.py:3) 1
 """
 
 
-def test_self_time_is_told_by_room_and_by_function() -> None:
+def test_self_time_is_shown_by_package_and_by_function() -> None:
     profile = profile_of("produce", "kafka", STACKS, 40)
 
     assert profile.summary == "produce: Python's lock was held at 10 of 40 looks; self time"

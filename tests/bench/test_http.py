@@ -56,7 +56,7 @@ def test_a_doubled_message_is_found(server: HttpServer, client: HttpClient) -> N
         consume(client, "spoken.twice", 2 * MESSAGES)
 
 
-def test_a_request_that_is_refused_ends_the_run(client: HttpClient) -> None:
+def test_a_request_that_is_rejected_ends_the_run(client: HttpClient) -> None:
     task = InsertRows(table="no.such", first_id=0, rows=1, rows_a_request=1, body_bytes=1, connections=1)
     with pytest.raises(AuditFailure, match="no table or topic"):
         client.ask(task)

@@ -90,7 +90,7 @@ def test_each_section_says_when_of_what_and_at_which_load_it_was_measured() -> N
     assert page.count("cores 2") == 1
 
 
-def test_results_of_two_machines_are_told_apart() -> None:
+def test_results_of_two_machines_are_kept_apart() -> None:
     other = result("other", figure(1, None), machine={"cores": "64"})
 
     page = web_page([GOOD, other], [], "")
@@ -99,7 +99,7 @@ def test_results_of_two_machines_are_told_apart() -> None:
     assert page.index("cores 64") > page.index("<h2>Other")
 
 
-def test_what_failed_or_was_not_measured_is_told_at_the_top() -> None:
+def test_what_failed_or_was_not_measured_is_listed_at_the_top() -> None:
     failed = result("lossy", failure="one record was lost")
 
     for page in (markdown_page([failed], ["absent"], ""), web_page([failed], ["absent"], "")):
@@ -207,7 +207,7 @@ def test_the_machine_is_described_without_its_name_and_paths(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("alone", "said"), [(200, ", which is short of the bar"), (600, "")])
-def test_the_client_alone_is_told_with_what_it_says_about_the_bar(alone: float, said: str) -> None:
+def test_the_client_alone_is_shown_with_what_it_says_about_the_bar(alone: float, said: str) -> None:
     under = msgspec.structs.replace(figure(150, Bar("at least", 5), peer=100), alone=Samples((alone,)))
     page = markdown_page([result("near", under)], [], NOTES)
     details = web_page([result("near", under)], [], NOTES)

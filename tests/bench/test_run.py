@@ -69,7 +69,7 @@ def test_a_subject_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) 
     assert list(data.iterdir()) == []
 
 
-def test_a_subject_that_crashes_is_told_with_its_exit_code(tmp_path: Path) -> None:
+def test_a_subject_that_crashes_is_reported_with_its_exit_code(tmp_path: Path) -> None:
     result = SubjectProcess(tmp_path, "quick", ["sh", "-c", "exit 139"]).measure("append", most_seconds=60)
 
     assert result.failure == "its process ended with code 139"
@@ -105,7 +105,7 @@ def options(tmp_path: Path, *more: str) -> list[str]:
     return ["--quick", *(str(each) for pair in folders.items() for each in pair), *more]
 
 
-def test_a_failure_is_told_by_the_exit_code_and_the_others_are_kept(measured: list[str], tmp_path: Path) -> None:
+def test_a_failure_sets_the_exit_code_and_the_others_are_kept(measured: list[str], tmp_path: Path) -> None:
     assert run.main(options(tmp_path, "--only", "append", "--only", "fetch", "--only", "opening")) == 1
 
     assert measured == ["append", "fetch", "opening"]

@@ -40,7 +40,7 @@ def test_a_failed_sync_of_the_log_stops_the_process_and_loses_nothing(tmp_path: 
 
 @needs_tracing
 @pytest.mark.parametrize("at", [4, 25])
-def test_a_sync_that_the_kernel_refuses_stops_the_process_and_loses_nothing(tmp_path: Path, at: int) -> None:
+def test_a_sync_that_fails_in_the_kernel_stops_the_process_and_loses_nothing(tmp_path: Path, at: int) -> None:
     fail_and_restart(tmp_path / "data", traced_call("fdatasync", at))
 
 

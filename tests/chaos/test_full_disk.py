@@ -1,4 +1,4 @@
-"""The disk is full, then has free space again: writes are refused, reads continue, and no restart is needed."""
+"""The disk is full, then has free space again: writes are rejected, reads continue, and no restart is needed."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def fill(disk: Path) -> Path:
 
 
 @needs_mounts
-def test_a_full_disk_refuses_writers_serves_readers_and_recovers_without_restart(disk: Path) -> None:
+def test_a_full_disk_rejects_writers_serves_readers_and_recovers_without_restart(disk: Path) -> None:
     store = EmbeddedStore.open(disk / "data", limits=Limits(min_free_bytes=0, tail_cache_bytes=64 * KIB), options=OPTIONS)
     store.commit(Changes(creates=[(A0.topic_id, 1)]))
     acked: list[bytes] = []
@@ -136,7 +136,7 @@ def test_the_last_room_is_kept_for_cleaning_up(disk: Path, caplog: pytest.LogCap
 
 
 @needs_mounts
-def test_refused_writers_do_not_fill_the_memory(disk: Path) -> None:
+def test_rejected_writers_do_not_fill_the_memory(disk: Path) -> None:
     store = EmbeddedStore.open(disk / "data", limits=Limits(min_free_bytes=0, tail_cache_bytes=MIB), options=OPTIONS)
     store.commit(Changes(creates=[(A0.topic_id, 1)]))
     fill(disk)

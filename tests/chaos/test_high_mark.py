@@ -66,7 +66,7 @@ def cut_to_half(folder: Path) -> None:
 
 
 @SIZES
-def test_a_log_cut_to_half_is_refused_and_named_by_fsck(tmp_path: Path, options: LogOptions) -> None:
+def test_a_log_cut_to_half_is_rejected_and_named_by_fsck(tmp_path: Path, options: LogOptions) -> None:
     folder = killed(tmp_path, options=options)
     assert run_fsck(folder).findings == []
     cut_to_half(folder)
@@ -79,7 +79,7 @@ def test_a_log_cut_to_half_is_refused_and_named_by_fsck(tmp_path: Path, options:
     assert {path: path.read_bytes() for path in segment_files(folder)} == before, "nothing was touched"
 
 
-def test_a_log_cut_between_two_frames_is_refused(tmp_path: Path) -> None:
+def test_a_log_cut_between_two_frames_is_rejected(tmp_path: Path) -> None:
     folder = killed(tmp_path)
     (segment,) = segment_files(folder)
     os.truncate(segment, frames_of(segment)[100].position)
@@ -191,7 +191,7 @@ def test_a_cleaned_log_whose_end_is_lost_behind_the_checkpoint_can_go_on(tmp_pat
 
 
 @pytest.mark.parametrize("left", ["state", "tables.db", "payloads", HIGH_MARK_FILE])
-def test_a_missing_log_is_refused_where_anything_shows_that_there_was_one(tmp_path: Path, left: str) -> None:
+def test_a_missing_log_is_rejected_where_anything_shows_that_there_was_one(tmp_path: Path, left: str) -> None:
     folder = killed(tmp_path, 10)
     (folder / "tables.db").write_bytes(b"rows")
     (folder / "payloads").mkdir(exist_ok=True)
@@ -372,7 +372,7 @@ def test_writers_wait_for_a_mark_that_can_not_be_written(tmp_path: Path, monkeyp
     store.close()
 
 
-def test_a_mark_that_the_disk_refuses_stops_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mark_that_the_disk_fails_to_write_stops_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failures: list[TailraceError] = []
     store = EmbeddedStore.open(tmp_path / "data", on_failure=failures.append)
 

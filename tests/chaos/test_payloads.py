@@ -99,7 +99,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.skipif(why_no_mounts() is not None, reason=str(why_no_mounts()))
-def test_a_disk_without_room_refuses_payloads_and_takes_them_again_when_there_is_room(disk: Path) -> None:
+def test_a_disk_without_room_rejects_payloads_and_takes_them_again_when_there_is_room(disk: Path) -> None:
     asyncio.run(_fill_up(disk))
     assert not list(disk.glob("data/payloads/*.unfinished"))
     assert not run_fsck(disk / "data").findings

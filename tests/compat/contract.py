@@ -111,7 +111,7 @@ class Client:
         raise Unsupported("it has no consumer")
 
     def position(self, topic: str, partition: int, start: Start) -> int:
-        """The offset at which a consumer stands that was told to begin there."""
+        """Return the position of a consumer that was set to start there."""
         raise Unsupported("it does not tell its position")
 
     def offset_for_time(self, topic: str, partition: int, timestamp_ms: int) -> int:

@@ -1,4 +1,4 @@
-"""Few stored bytes that decode to many, and many readers of them at once: the server's memory and its patience have bounds.
+"""Few stored bytes that decode to many, and many readers of them at once: the server bounds memory and time.
 
 Each way out is attacked on its own: one record of 15 MiB in each of ten batches of 15 KB, as any producer can send them, and
 more readers than there is room for.

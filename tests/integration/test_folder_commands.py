@@ -338,7 +338,7 @@ def test_salvage_makes_a_folder_on_which_everything_else_goes_on(folder: Path, t
         assert [message["value"] for message in payments] == [{"paid": 1}, LARGE]
 
 
-def test_salvage_of_a_good_folder_leaves_nothing_out_and_a_second_one_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_salvage_of_a_good_folder_leaves_nothing_out_and_a_second_one_is_rejected(folder: Path, tmp_path: Path) -> None:
     target = tmp_path / "salvaged"
     ended = tailrace("salvage", folder, target)
     assert (ended.returncode, ended.stderr) == (0, "")

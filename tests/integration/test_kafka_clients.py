@@ -137,7 +137,7 @@ def test_keys_headers_and_timestamps_are_kept(server: ServerProcess) -> None:
     assert (tombstone.key(), tombstone.value()) == (b"gone", None)
 
 
-def test_a_record_of_a_megabyte_passes_and_a_larger_one_is_refused(server: ServerProcess) -> None:
+def test_a_record_of_a_megabyte_passes_and_a_larger_one_is_rejected(server: ServerProcess) -> None:
     create(server.url, "orders")
     large = b"12345678" + b"x" * (1024 * 1024 - 8)
     settings = {"message.max.bytes": 4_000_000}

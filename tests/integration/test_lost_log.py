@@ -61,7 +61,7 @@ def refusal(folder: Path, command: str = "serve") -> str:
     return said
 
 
-def test_a_segment_cut_to_half_is_refused_until_the_loss_is_named(folder: Path) -> None:
+def test_a_segment_cut_to_half_is_rejected_until_the_loss_is_named(folder: Path) -> None:
     (segment,) = segment_files(folder)
     os.truncate(segment, segment.stat().st_size // 2)
     found = tailrace("fsck", folder)
@@ -84,7 +84,7 @@ def test_a_segment_cut_to_half_is_refused_until_the_loss_is_named(folder: Path) 
         assert consume(server.url, "orders") == [*kept, "new"]
 
 
-def test_up_refuses_too_and_takes_the_same_flag(folder: Path) -> None:
+def test_up_rejects_too_and_takes_the_same_flag(folder: Path) -> None:
     (segment,) = segment_files(folder)
     os.truncate(segment, segment.stat().st_size // 2)
     said = refusal(folder, "up")
@@ -94,7 +94,7 @@ def test_up_refuses_too_and_takes_the_same_flag(folder: Path) -> None:
     assert ended.returncode == 1, "another position than the one that the log can be read to"
 
 
-def test_a_missing_log_is_refused(folder: Path) -> None:
+def test_a_missing_log_is_rejected(folder: Path) -> None:
     shutil.rmtree(folder / "log")
     for _ in range(2):
         assert "but no log" in refusal(folder)

@@ -1,4 +1,4 @@
-"""Few open files and many connections: connections are refused, and the store never lacks a file."""
+"""Few open files and many connections: connections are rejected, and the store never lacks a file."""
 
 import contextlib
 import resource

@@ -186,7 +186,7 @@ def test_a_failed_sync_stops_it_with_one_line_and_its_own_exit_code(tmp_path: Pa
 
 @pytest.mark.skipif(why_no_shim() is not None, reason=str(why_no_shim()))
 @pytest.mark.parametrize("at", [1, 2])
-def test_a_read_that_the_disk_refuses_names_the_file_and_is_logged(tmp_path: Path, at: int) -> None:
+def test_a_read_that_the_disk_fails_names_the_file_and_is_logged(tmp_path: Path, at: int) -> None:
     """The first read of the segment is of its header, the second of records."""
     with ServerProcess(tmp_path / "data") as server:
         create(server.url, "orders")

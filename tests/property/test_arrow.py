@@ -83,7 +83,7 @@ def test_both_ways_give_equal_columns(sent: Sequence[tuple[list[Record], Compres
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(records, min_size=1, max_size=5), st.sampled_from(list(Compression)), st.data())
-def test_a_mutated_batch_is_decoded_as_the_decoder_does_or_refused(
+def test_a_mutated_batch_is_decoded_as_the_decoder_does_or_rejected(
     sent: list[Record], codec: Compression, data: st.DataObject
 ) -> None:
     batch = encode_batch(sent, codec=codec)

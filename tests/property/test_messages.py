@@ -92,7 +92,7 @@ def test_bytes_are_those_of_kio_and_come_back_as_the_same_message(name: str, api
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(EVERY_VERSION), st.data())
-def test_garbage_and_torn_messages_are_refused_and_nothing_else(where: Any, data: st.DataObject) -> None:
+def test_garbage_and_torn_messages_are_rejected_and_nothing_else(where: Any, data: st.DataObject) -> None:
     _, api, version, side = where.values
     shape = getattr(api, side)
     flexible = api.is_flexible(version)
@@ -105,7 +105,7 @@ def test_garbage_and_torn_messages_are_refused_and_nothing_else(where: Any, data
 
 
 @pytest.mark.parametrize("flexible", [False, True])
-def test_an_array_that_counts_more_elements_than_there_are_bytes_is_refused_before_it_is_made(flexible: bool) -> None:
+def test_an_array_that_counts_more_elements_than_there_are_bytes_is_rejected_before_it_is_made(flexible: bool) -> None:
     api = next(api for api in generated_apis() if api.name == "Metadata")
     data = b"\xff\xff\xff\xff\x0f" if flexible else b"\x7f\xff\xff\xff"
     with pytest.raises(MalformedMessageError, match="an array counts"):
@@ -119,7 +119,7 @@ def test_the_elements_of_one_message_are_bounded() -> None:
         CODEC.read(api.request, 1, False, source)
 
 
-def test_a_length_of_more_than_five_bytes_is_refused() -> None:
+def test_a_length_of_more_than_five_bytes_is_rejected() -> None:
     api = next(api for api in generated_apis() if api.name == "Metadata")
     with pytest.raises(MalformedMessageError, match="more than 5 bytes"):
         CODEC.read(api.request, 12, True, MessageSource(b"\xff" * 100))

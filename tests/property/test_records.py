@@ -49,7 +49,7 @@ def test_codecs_round_trip(data: bytes, codec: Compression) -> None:
 
 @settings(max_examples=400)
 @given(st.lists(records, min_size=1, max_size=5), codecs, st.data())
-def test_a_mutated_batch_is_decoded_or_refused(sent: list[Record], codec: Compression, data: st.DataObject) -> None:
+def test_a_mutated_batch_is_decoded_or_rejected(sent: list[Record], codec: Compression, data: st.DataObject) -> None:
     batch = encode_batch(sent, codec=codec)
     for _ in range(data.draw(st.integers(1, 4), "changes")):
         place = data.draw(st.integers(CHECKED_FROM, len(batch) - 1), "place")

@@ -1,4 +1,4 @@
-"""Any writes between the chunks of any snapshots: what a route is told about a key begins with one read and misses nothing.
+"""Any writes between the chunks of any snapshots: what a route gets about a key begins with one read and misses nothing.
 
 In between the tables are closed and opened again, also without their file, and routes come and go.
 """
@@ -112,7 +112,7 @@ Step = list[Any] | Turn | Add | Drop | Reopen
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(keys, min_size=6, max_size=20, unique=True), st.lists(steps, min_size=6, max_size=25))
-def test_a_route_is_told_each_row_once_and_then_its_changes(first: list[Key], plan: list[Step]) -> None:
+def test_a_route_gets_each_row_once_and_then_its_changes(first: list[Key], plan: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(_play(first, [Add("s.one"), *plan], Path(folder)))
 

@@ -1,4 +1,4 @@
-"""Whatever is sent as SQL is parsed or refused, with a place in the text; nothing else happens."""
+"""Whatever is sent as SQL is parsed or rejected, with a place in the text; nothing else happens."""
 
 import re
 
@@ -42,7 +42,7 @@ PLACE = re.compile(r"line (\d+), column (\d+): .+", re.DOTALL)
 
 @settings(max_examples=400, deadline=None)
 @given(st.one_of(TEXTS, st.text(max_size=200)))
-def test_a_text_is_parsed_or_refused_with_a_place_in_it(text: str) -> None:
+def test_a_text_is_parsed_or_rejected_with_a_place_in_it(text: str) -> None:
     try:
         statements = parse(text)
     except LimitExceededError:

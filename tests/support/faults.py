@@ -24,7 +24,7 @@ def failing_call(call: str, below: str, at: int) -> Fault:
 
 
 def traced_call(call: str, at: int) -> Fault:
-    """The kernel itself refuses the `at`-th such call of any one thread."""
+    """Make the kernel itself fail the `at`-th such call of any one thread."""
     options = ["-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e", f"inject={call}:error=EIO:when={at}"]
     return Fault(("strace", *options), {})
 

@@ -1,4 +1,4 @@
-"""What a writer tried and what it was told, kept outside the system under test.
+"""What a writer tried and the answers that it got, kept outside the system under test.
 
 A writer prints one line for each event; the parent process keeps the lines. Outcomes are never guessed: a commit without an
 answer is unknown until a restart shows whether it took effect, and from then on that is settled too.

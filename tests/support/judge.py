@@ -1,4 +1,4 @@
-"""Compares what a store holds after a restart with what its writers were told.
+"""Compares what a store holds after a restart with the answers that its writers got.
 
 Every acknowledged commit is there once, at its own offsets and cursors; every other commit is there whole or not at all;
 nothing else is there. The first commits of a thread survive before its later ones. Each broken rule has a name.

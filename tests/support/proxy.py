@@ -1,4 +1,4 @@
-"""A faulty network between a client and a server: a proxy that delays, cuts, resets, doubles or goes silent when told to."""
+"""A faulty network between a client and a server: a proxy that delays, cuts, resets, doubles or goes silent on command."""
 
 import asyncio
 import re

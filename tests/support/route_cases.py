@@ -168,7 +168,7 @@ def _json(value: Any) -> Any:
 
 
 class Writer:
-    """Writes random expressions. Some of them are refused by the check, which is as it should be."""
+    """Writes random expressions. Some of them are rejected by the check, as they should be."""
 
     def __init__(self, random: Random, images: Sequence[str] = ("",)) -> None:
         self._random = random

@@ -78,7 +78,7 @@ class ServerProcess:
         return self
 
     def launch(self) -> None:
-        """Start it without waiting, for servers that are expected to refuse."""
+        """Start it without waiting, for servers that are expected to fail."""
         with self._stderr_file.open("w") as stderr:
             self._process = subprocess.Popen(
                 self.command,

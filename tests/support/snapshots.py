@@ -1,4 +1,4 @@
-"""What a route with a snapshot is told: the events of its table that are for it, and the rows that follow from them."""
+"""What a route with a snapshot gets: the events of its table that are for it, and the rows that follow from them."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ def events_for(route: Route, records: Sequence[Record]) -> list[dict[str, Any]]:
 
 
 def rows_told(events: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The rows by their keys. Each event must follow from those before it: no change of a row not told, no row twice."""
+    """The rows by their keys. Each event must follow from those before it: no change of an unknown row, no row twice."""
     rows: dict[str, dict[str, Any]] = {}
     reads = Counter(json.dumps(event["key"]) for event in events if event["op"] == "read")
     assert all(times == 1 for times in reads.values()), reads

@@ -229,7 +229,7 @@ def parse_start(text: str) -> StartPosition:
         instant = datetime.fromisoformat(text.strip())
     except ValueError:
         raise UsageError(
-            f"{text!r} is no position; it must be earliest, latest, an offset, a time such as 2026-01-28T12:00:00Z, or"
+            f"{text!r} is not a position; it must be earliest, latest, an offset, a time such as 2026-01-28T12:00:00Z, or"
             " how long ago: 90s, 10m, 2h, 3d"
         ) from None
     instant = instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)

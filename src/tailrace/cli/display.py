@@ -79,7 +79,7 @@ def print_properties(properties: Iterable[tuple[str, str | int | None]]) -> None
 
 
 def console() -> "Console":
-    """Return standard output. If it is no terminal, nothing is cut or folded."""
+    """Return standard output. If it is not a terminal, nothing is cut or folded."""
     from rich.console import Console
 
     is_terminal = sys.stdout.isatty()

@@ -154,7 +154,7 @@ class ServerApi:
         except TailraceError as error:
             # A gateway may answer that its server is busy. Every other undescribed error is of some other program.
             if type(error) is TailraceError and str(error).startswith("HTTP ") and not error.retriable:
-                raise CommandError(f"{self.url} is no Tailrace server: {str(error).partition(chr(10))[0]}") from error
+                raise CommandError(f"{self.url} is not a Tailrace server: {str(error).partition(chr(10))[0]}") from error
             self.was_reached = True
             raise
 
@@ -162,7 +162,7 @@ class ServerApi:
         try:
             return msgspec.json.decode(response, type=response_type)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise CommandError(f"{self.url} is no Tailrace server, or of another version: invalid response: {error}") from error
+            raise CommandError(f"{self.url} is not a Tailrace server of this version: invalid response: {error}") from error
 
 
 class Reconnection:

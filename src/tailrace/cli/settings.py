@@ -1,7 +1,7 @@
 """The settings of a server: defaults, then the configuration file, then the command line.
 
-The file is TOML with one table for each section below. An unknown key is an error: a misspelt setting that is silently ignored
-is worse than a server that does not start.
+The file is TOML with one table for each section below. An unknown key is an error: a misspelled setting that is ignored in
+silence is worse than a server that does not start.
 """
 
 import tomllib

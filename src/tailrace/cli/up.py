@@ -38,7 +38,7 @@ def up(
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="Settings in TOML; flags win over it."),
+        typer.Option("--config", metavar="FILE", help="Settings in TOML; flags override them."),
     ] = None,
     accept_loss_after: Annotated[
         int | None, typer.Option("--accept-loss-after", metavar="POSITION", min=0, help=ACCEPT_LOSS_HELP)

@@ -106,7 +106,7 @@ class PipelineEndpoints(Controller):
 
 
 class BatchEndpoints(Controller):
-    """The offsets of partitions. Their batches are read by `/api/topics/fetch`."""
+    """Returns the offsets of partitions, whose batches are then read by `/api/topics/fetch`."""
 
     path = "/api/batches"
     tags = ("pipelines",)

@@ -41,7 +41,7 @@ def error_body(error: TailraceError) -> bytes:
     name = problem_name(type(error))
     body = {
         "type": PROBLEM_TYPE_PREFIX + name,
-        "title": name.replace("-", " ").capitalize(),
+        "title": name.replace("-", " ").capitalize().replace("Sql", "SQL").replace(" sql", " SQL"),
         "status": error.http_status,
         "detail": str(error),
         "retriable": error.retriable,

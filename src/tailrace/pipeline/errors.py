@@ -7,7 +7,7 @@ from tailrace.model.errors import TailraceError, UnknownPartitionError, UnknownT
 
 
 class PipelineError(Exception):
-    """Root of the errors of this room."""
+    """Base class of the errors of the pipeline itself."""
 
 
 class OptionError(PipelineError):

@@ -32,7 +32,7 @@ _FOR_KAFKA_OPTIONS = {
     "endingoffsetsbytimestamp": "endingTimestamp",
 }
 _MIN_SIMILARITY = 0.85
-"""From here on an unknown option is taken for a misspelt one. Others are allowed, because Spark has its own options."""
+"""From here on an unknown option is taken for a misspelled one. Others are allowed, because Spark has its own options."""
 
 OffsetsOption = str | int | dict[str, dict[str, int]]
 """`earliest`, `latest`, a time in milliseconds, or offsets by topic and partition, where -2 is earliest and -1 latest."""

@@ -108,7 +108,7 @@ def test_yes_is_not_asked(at_terminal: At, server: ServerProcess) -> None:
     assert terminal.text == "deleted not.asked"
 
 
-def test_no_server_is_told_from_a_refusal(tailrace: Commands) -> None:
+def test_a_missing_server_has_another_exit_code_than_a_rejected_request(tailrace: Commands) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     ended = tailrace.run("topics", "list", "--server", f"127.0.0.1:{port}")
@@ -122,7 +122,7 @@ def test_an_answer_that_never_came_is_an_unknown_outcome(tailrace: Commands) -> 
     assert _asked_of_one_that_hangs_up(tailrace, "topics", "describe", "t") == 69
 
 
-def test_whatever_else_answers_is_no_server(tailrace: Commands) -> None:
+def test_another_program_that_answers_is_not_a_server(tailrace: Commands) -> None:
     with subprocess.Popen(
         [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"],
         stdout=subprocess.PIPE,
@@ -133,11 +133,11 @@ def test_whatever_else_answers_is_no_server(tailrace: Commands) -> None:
         ended = tailrace.run("topics", "list", "--server", f"http://127.0.0.1:{port}")
         other.kill()
     assert ended.code == 1
-    assert "no Tailrace" in ended.err
+    assert "not a Tailrace server" in ended.err
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://[::1"])
-def test_an_address_that_is_none_is_exit_code_2(tailrace: Commands, url: str) -> None:
+def test_an_invalid_address_is_exit_code_2(tailrace: Commands, url: str) -> None:
     ended = tailrace.run("topics", "list", "--server", url)
     assert (ended.code, len(ended.err.splitlines())) == (2, 1)
 

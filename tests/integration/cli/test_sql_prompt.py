@@ -179,7 +179,7 @@ def test_backslash_commands(prompt: Terminal) -> None:
     assert prompt.end() == 0
 
 
-def test_a_server_that_went_away_is_told_and_the_prompt_goes_on(at_terminal: At, server: ServerProcess) -> None:
+def test_a_server_that_went_away_is_reported_and_the_prompt_continues(at_terminal: At, server: ServerProcess) -> None:
     prompt = at_terminal("sql")
     prompt.wait_for("tailrace>")
     os.kill(server.pid, signal.SIGKILL)

@@ -63,7 +63,7 @@ def test_ctrl_c_says_where_to_go_on(server: ServerProcess, tailrace: Commands) -
     assert tailrace.done("tail", "orders", "--after", cursor, "--limit", "1", "--format", "value").out == '"c"\n'
 
 
-def test_a_cursor_without_a_word_on_whether_it_was_seen_is_refused(tailrace: Commands) -> None:
+def test_a_cursor_that_does_not_say_whether_it_was_seen_is_rejected(tailrace: Commands) -> None:
     ended = tailrace.run("tail", "orders", "--cursor", "4711")
     assert (ended.code, ended.out) == (2, "")
     assert "--after 4711 starts with the message after that cursor, --after 4710 with the message itself" in ended.err

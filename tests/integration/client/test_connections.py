@@ -103,7 +103,7 @@ def test_the_answer_of_a_server_that_closes_before_it_has_read_all_is_heard() ->
 
 @contextmanager
 def refusing(*, stays: bool) -> Iterator[tuple[int, Callable[[], None]]]:
-    """A port, and what refuses a connection to it: by an answer to nothing, after which it is reset, or stays unread."""
+    """A port, and the server that rejects connections to it: it answers before a request, then resets or does not read."""
     with socket.create_server((ADDRESS, 0)) as listener, ExitStack() as connections:
 
         def refuse() -> None:
@@ -206,7 +206,7 @@ def test_a_streamed_response_that_is_cut_off_raises_after_what_was_received() ->
     assert b"".join(received) == b"onetwo"
 
 
-def test_a_refused_stream_raises_the_error_of_the_server() -> None:
+def test_a_rejected_stream_raises_the_error_of_the_server() -> None:
     with answering(REFUSAL) as (url, _):
         transport = Transport(url)
         with (

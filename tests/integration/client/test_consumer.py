@@ -98,7 +98,7 @@ def test_without_auto_commit_closing_commits_nothing(url: str, api: Api, topic: 
 
 
 @pytest.mark.parametrize(("reset", "expected"), [("earliest", [0, 1, 2, 3]), ("latest", [3]), (2, [2, 3])])
-def test_a_new_group_begins_where_it_is_told(url: str, api: Api, topic: str, reset: Any, expected: list[int]) -> None:
+def test_a_new_group_starts_where_its_settings_say(url: str, api: Api, topic: str, reset: Any, expected: list[int]) -> None:
     fill(api, topic, 3)
     with consumer_of(url, topic, new_group(), auto_offset_reset=reset) as consumer:
         assert consumer.position() == expected[0]
@@ -250,7 +250,7 @@ def test_seek_goes_anywhere_and_position_says_where(url: str, api: Api, topic: s
             consumer.seek(0, partition_id=7)
 
 
-def test_reading_beyond_the_end_is_told(url: str, api: Api, topic: str) -> None:
+def test_reading_beyond_the_end_is_an_error(url: str, api: Api, topic: str) -> None:
     fill(api, topic, 1)
     with consumer_of(url, topic, new_group()) as consumer:
         consumer.seek(50)
@@ -287,7 +287,7 @@ def test_a_commit_that_nobody_waits_for_is_made_before_the_end(url: str, api: Ap
     assert committed(api, group, topic) == {0: 1}
 
 
-def test_a_commit_that_nobody_waits_for_and_that_fails_is_told_by_the_next_poll(url: str, api: Api, topic: str) -> None:
+def test_a_commit_that_nobody_waits_for_and_that_fails_is_raised_by_the_next_poll(url: str, api: Api, topic: str) -> None:
     fill(api, topic, 3)
     group = new_group()
     with consumer_of(url, topic, group, enable_auto_commit=False, partition_id=0) as consumer:
@@ -305,7 +305,7 @@ def test_a_commit_that_nobody_waits_for_and_that_fails_is_told_by_the_next_poll(
         eventually(is_told, "the refusal is told")
 
 
-def test_a_topic_that_is_not_there_is_told(url: str) -> None:
+def test_a_topic_that_does_not_exist_is_an_error(url: str) -> None:
     with consumer_of(url, "nowhere", new_group()) as consumer, pytest.raises(UnknownTopicError, match="nowhere"):
         consumer.poll()
 
@@ -318,7 +318,7 @@ def test_a_closed_consumer_says_so(url: str, topic: str) -> None:
         consumer.poll()
 
 
-def test_an_address_that_is_none_is_refused() -> None:
+def test_an_invalid_address_is_rejected() -> None:
     with pytest.raises(ConfigurationError, match="url is 'ftp://x'"):
         Client("ftp://x")
 

@@ -87,7 +87,7 @@ def test_an_event_of_a_queue_is_acknowledged_once(proxy: FaultyProxy, api: Api, 
     assert sorted(done) == list(range(10))
 
 
-def test_bytes_that_are_doubled_within_a_request_are_told_or_do_no_harm(url: str, proxy: FaultyProxy, topic: str) -> None:
+def test_bytes_that_are_doubled_within_a_request_are_an_error_or_do_no_harm(url: str, proxy: FaultyProxy, topic: str) -> None:
     stored = []
     with Client(proxy.url) as client:
         publisher = client.publisher(**QUICK)

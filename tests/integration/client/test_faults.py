@@ -53,7 +53,7 @@ def test_a_server_that_is_busy_is_asked_again(proxy: FaultyProxy, api: Api, topi
     assert committed(api, group, topic) == {0: 1}
 
 
-def test_what_does_not_go_away_by_waiting_is_told_at_once(proxy: FaultyProxy, topic: str) -> None:
+def test_an_error_that_does_not_pass_by_waiting_is_raised_at_once(proxy: FaultyProxy, topic: str) -> None:
     patient: dict[str, Any] = {"retry_backoff": 60_000, "retry_backoff_max": 60_000, "api_timeout": 3_600_000}
     consumer = TopicConsumer(proxy.url, {"topic": "nowhere", "group_id": "g", **patient})
     with consumer, pytest.raises(UnknownTopicError):
@@ -102,7 +102,7 @@ def test_a_connection_that_is_half_open_is_given_up(proxy: FaultyProxy, api: Api
         assert len(consumer.poll()) == 1
 
 
-def test_a_server_that_stays_away_is_told_after_the_patience(proxy: FaultyProxy, topic: str) -> None:
+def test_a_server_that_stays_away_is_an_error_after_the_timeout(proxy: FaultyProxy, topic: str) -> None:
     consumer = consumer_of(proxy.url, topic, api_timeout=300)
     consumer.position()
     proxy.refuses = True

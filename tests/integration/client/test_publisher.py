@@ -83,7 +83,7 @@ def test_one_bad_message_does_not_fail_its_neighbours(url: str, topic: str) -> N
             bad.result()
 
 
-def test_a_failure_that_nobody_asked_for_is_told_by_flush_once(url: str, topic: str) -> None:
+def test_a_failure_that_nobody_asked_for_is_raised_by_flush_once(url: str, topic: str) -> None:
     with Client(url) as client, client.publisher() as publisher:
         publisher.send("nowhere", 1)
         with pytest.raises(UnknownTopicError):
@@ -102,12 +102,12 @@ def test_closing_sends_what_is_left_and_ends_it(url: str, topic: str) -> None:
         publisher.publish(topic, 1)
 
 
-def test_what_is_no_message_is_refused_before_it_is_sent(url: str, topic: str) -> None:
+def test_an_invalid_message_is_rejected_before_it_is_sent(url: str, topic: str) -> None:
     with Client(url) as client, client.publisher() as publisher, pytest.raises(InvalidRequestError):
         publisher.publish(topic, object())
 
 
-def test_a_full_buffer_holds_the_sender_back_and_then_refuses(proxy: FaultyProxy, topic: str) -> None:
+def test_a_full_buffer_holds_the_sender_back_and_then_rejects(proxy: FaultyProxy, topic: str) -> None:
     proxy.is_silent = True
     publisher = Publisher(proxy.url, PublisherConfig.from_properties({"buffer_records": 5, "api_timeout": 1_000}))
     sent = [publisher.send(topic, number) for number in range(6)]

@@ -116,7 +116,7 @@ def test_after_max_deliveries_an_event_is_a_dead_letter_with_the_reason(url: str
         assert queue.poll(timeout=0) == []
 
 
-def test_an_ack_that_comes_too_late_is_refused_by_name_and_the_others_count(url: str, api: Api, topic: str, group: str) -> None:
+def test_a_late_ack_is_rejected_by_name_and_the_others_count(url: str, api: Api, topic: str, group: str) -> None:
     publish(api, topic, 1, 2)
     with queue_of(url, topic, group, max_poll_records=1) as queue:
         (good,) = queue.poll()
@@ -202,7 +202,7 @@ def test_acks_that_nobody_waits_for_share_requests(proxy: FaultyProxy, api: Api,
     assert 0 < len(acks) < 150
 
 
-def test_a_refusal_that_nobody_waited_for_is_told_by_flush_once(url: str, api: Api, topic: str, group: str) -> None:
+def test_a_rejection_that_nobody_waited_for_is_raised_by_flush_once(url: str, api: Api, topic: str, group: str) -> None:
     publish(api, topic, 1)
     with queue_of(url, topic, group, visibility_timeout=50) as queue:
         (late,) = queue.poll()

@@ -61,7 +61,7 @@ def consumer_of(url: str, topic: str, group: str) -> Callable[..., TopicConsumer
     return make
 
 
-def test_a_topic_that_is_made_again_is_read_from_its_beginning_and_that_is_told(
+def test_a_topic_that_is_created_again_is_read_from_its_start_and_that_is_reported(
     api: Api,
     topic: str,
     group: str,

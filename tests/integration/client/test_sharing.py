@@ -113,7 +113,7 @@ def test_when_a_consumer_dies_its_partitions_go_to_the_other_from_its_last_commi
     scenario()
 
 
-def test_a_commit_of_an_older_generation_is_refused(url: str, api: Api, wide_topic: str) -> None:
+def test_a_commit_of_an_older_generation_is_rejected(url: str, api: Api, wide_topic: str) -> None:
     group = new_group()
     fill(api, wide_topic, 8)
     with TopicConsumer(url, settings(wide_topic, group)) as consumer:

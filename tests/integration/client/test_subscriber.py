@@ -123,7 +123,7 @@ def test_a_subscription_outlives_a_kill_of_the_server(tmp_path: Path) -> None:
     assert [event.value for event in found] == [1, 2]
 
 
-def test_what_is_no_pattern_or_no_cursor_is_refused_at_once(url: str) -> None:
+def test_an_invalid_pattern_or_cursor_is_rejected_at_once(url: str) -> None:
     subscriber = Client(url).subscriber()
     with pytest.raises(InvalidPatternError):
         subscriber.subscribe("a.>.b")

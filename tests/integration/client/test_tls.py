@@ -65,7 +65,7 @@ def test_the_environment_may_name_whom_to_trust(
         assert publisher.publish(topic, {"id": 1}).offset == 0
 
 
-def test_a_server_that_nobody_knows_is_refused_at_once(front: TlsFront, topic: str) -> None:
+def test_a_server_with_an_untrusted_certificate_is_rejected_at_once(front: TlsFront, topic: str) -> None:
     with Client(front.url) as client:
         with client.publisher() as publisher, pytest.raises(TlsError, match=r"not trusted: self-signed certificate.*ca_file"):
             publisher.publish(topic, {"id": 1})
@@ -78,7 +78,7 @@ def test_a_server_that_nobody_knows_is_refused_at_once(front: TlsFront, topic: s
 
 
 @on_loop
-async def test_a_server_that_nobody_knows_is_refused_by_coroutines_too(front: TlsFront, topic: str) -> None:
+async def test_a_server_with_an_untrusted_certificate_is_rejected_by_coroutines_too(front: TlsFront, topic: str) -> None:
     async with AsyncClient(front.url) as client:
         async with client.publisher() as publisher:
             with pytest.raises(TlsError, match="not trusted: self-signed certificate"):
@@ -88,7 +88,7 @@ async def test_a_server_that_nobody_knows_is_refused_by_coroutines_too(front: Tl
                 await anext(aiter(events))
 
 
-def test_a_certificate_for_another_name_is_refused(front: TlsFront, certificate: Path, topic: str) -> None:
+def test_a_certificate_for_another_name_is_rejected(front: TlsFront, certificate: Path, topic: str) -> None:
     with (
         Client(f"https://localhost:{front.port}", ca_file=certificate) as client,
         client.publisher() as publisher,
@@ -97,7 +97,7 @@ def test_a_certificate_for_another_name_is_refused(front: TlsFront, certificate:
         publisher.publish(topic, {"id": 1})
 
 
-def test_a_server_without_tls_is_told_from_one_that_is_not_there(url: str, topic: str) -> None:
+def test_a_server_without_tls_is_another_error_than_a_missing_one(url: str, topic: str) -> None:
     with (
         Client(url.replace("http", "https")) as client,
         client.publisher() as publisher,

@@ -55,7 +55,7 @@ def test_a_request_must_come_in_time(url: str, sent: bytes) -> None:
     assert b"request_seconds (1)" in answer
 
 
-def test_a_request_that_was_refused_before_its_end_gets_one_answer(url: str) -> None:
+def test_a_request_that_was_rejected_before_its_end_gets_one_answer(url: str) -> None:
     with connected(url) as connection:
         connection.sendall((HEAD % 9).replace(b"application/json", b"text/plain") + b"{")
         answer = answer_to(connection)
@@ -160,7 +160,7 @@ SIZE = b"content-length: %d\r\n" % len(PUBLISH)
         (b"host: localhost\r\n" + SIZE + b" folded: header\r\n", PUBLISH),
     ],
 )
-def test_a_head_that_two_readers_could_read_differently_is_refused(url: str, headers: bytes, body: bytes) -> None:
+def test_a_head_that_two_readers_could_read_differently_is_rejected(url: str, headers: bytes, body: bytes) -> None:
     before = end_cursor(url)
     head = b"POST /api/topics/publish HTTP/1.1\r\nconnection: close\r\ncontent-type: application/json\r\n"
     with connected(url) as connection:
@@ -177,7 +177,7 @@ def test_the_names_of_the_loopback_are_answered(url: str, head: bytes, host: byt
         assert answer_to(connection).startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_websocket_with_two_hosts_is_refused(url: str) -> None:
+def test_a_websocket_with_two_hosts_is_rejected(url: str) -> None:
     head = b"GET /api/subscribe?pattern=t HTTP/1.1\r\nhost: localhost\r\nhost: evil.example\r\nupgrade: websocket\r\n"
     with connected(url) as connection:
         connection.sendall(

@@ -81,7 +81,7 @@ def test_arrow_of_no_rows_has_its_columns(client: httpx.Client, typed: str) -> N
     assert (table.num_rows, table.column_names) == (0, ["id", "name"])
 
 
-def test_arrow_of_two_statements_is_refused(client: httpx.Client) -> None:
+def test_arrow_of_two_statements_is_rejected(client: httpx.Client) -> None:
     answer = client.post("/api/sql", json={"sql": "SELECT 1; SELECT 2"}, headers={"accept": ARROW})
     assert (answer.status_code, "one statement" in answer.json()["detail"]) == (400, True)
 

@@ -119,7 +119,7 @@ def test_skipping_batches_needs_json(client: httpx.Client) -> None:
     assert (answer.status_code, "text/csv can't report skipped batches" in answer.text) == (400, True)
 
 
-def test_several_statements_are_refused_before_any_is_run(client: httpx.Client) -> None:
+def test_several_statements_are_rejected_before_any_is_run(client: httpx.Client) -> None:
     both = "INSERT INTO side (id) VALUES (-7); SELECT id FROM side"
     answer = client.post("/api/sql", json={"sql": both}, headers={"accept": CSV})
     assert (answer.status_code, answer.json()["type"]) == (400, "urn:tailrace:error:invalid-request")

@@ -90,7 +90,7 @@ def test_after_minus_one_is_the_beginning(protocol: str, url: str, root: str) ->
         assert values(stream.take(3)) == [0, 1, 2]
 
 
-def test_a_number_as_cursor_is_refused_with_what_to_say_instead(url: str) -> None:
+def test_a_number_as_cursor_is_rejected_with_what_to_say_instead(url: str) -> None:
     refused = httpx.get(f"{url}/api/subscribe?pattern=a&cursor=4711", timeout=SECONDS)
     assert refused.status_code == 400
     assert (
@@ -177,7 +177,7 @@ def until_cut(url: str, root: str) -> Iterator[None]:
         filling.join()
 
 
-def test_a_subscriber_that_reads_nothing_is_told_why_and_disconnected(url: str, root: str) -> None:
+def test_a_subscriber_that_reads_nothing_gets_the_reason_and_is_disconnected(url: str, root: str) -> None:
     create(url, root)
     host, _, port = url.removeprefix("http://").rpartition(":")
     with sockets.create_connection((host, int(port)), SECONDS) as slow:
@@ -190,7 +190,7 @@ def test_a_subscriber_that_reads_nothing_is_told_why_and_disconnected(url: str, 
     assert b"slow-subscriber" in received[-2_000:]
 
 
-def test_a_websocket_that_reads_nothing_is_told_why_and_disconnected(tmp_path: Path, root: str) -> None:
+def test_a_websocket_that_reads_nothing_gets_the_reason_and_is_disconnected(tmp_path: Path, root: str) -> None:
     config = tmp_path / "tailrace.toml"
     # No pings: unanswered pings would close the connection too.
     config.write_text("[limits]\nsubscriber_silence_seconds = 600\nsubscriber_stall_seconds = 1\n")

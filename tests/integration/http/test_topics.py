@@ -270,7 +270,7 @@ def test_a_waiting_read_fails_when_its_topic_is_deleted(client: httpx.Client, to
 
 
 @pytest.mark.parametrize("path", ["/api/topics/consume", "/api/topics/fetch"])
-def test_an_offset_out_of_range_is_refused_with_the_name_of_the_topic(client: httpx.Client, topic: str, path: str) -> None:
+def test_an_offset_out_of_range_is_rejected_with_the_name_of_the_topic(client: httpx.Client, topic: str, path: str) -> None:
     refused = client.post(path, json={"topic": topic, "positions": [{"partition_id": 0, "offset": 7}]})
     assert refused.status_code == 416
     assert refused.json()["detail"] == f"partition 0 of {topic!r} holds offsets 0 to 0, not 7"

@@ -37,7 +37,7 @@ def nobody() -> str:
         return f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-def test_a_master_that_is_none_is_refused_before_java_is_started(server: ServerProcess, tmp_path: Path) -> None:
+def test_an_invalid_master_is_rejected_before_java_is_started(server: ServerProcess, tmp_path: Path) -> None:
     assert "'nonsense' is not a Spark master. Use local[*]" in fails(server, tmp_path, "nonsense")
     assert "'local[x]' is not a Spark master" in fails(server, tmp_path, "local[x]")
     assert "'10.0.0.7' is not HOST:PORT" in fails(server, tmp_path, "spark://10.0.0.7")
@@ -48,7 +48,7 @@ def test_yarn_without_its_settings_says_which(server: ServerProcess, tmp_path: P
     assert "needs HADOOP_CONF_DIR or YARN_CONF_DIR" in fails(server, tmp_path, "yarn", **unset)
 
 
-def test_a_dead_master_is_refused_before_java_is_started(server: ServerProcess, tmp_path: Path) -> None:
+def test_a_dead_master_is_rejected_before_java_is_started(server: ServerProcess, tmp_path: Path) -> None:
     dead = f"spark://{nobody()},{nobody()}"
     assert fails(server, tmp_path, dead).startswith(f"no Spark master answers at {dead}: Connection refused. Start it")
 

@@ -116,7 +116,7 @@ def router_of(tables: RoutedTables) -> dict[str, object]:
     return router
 
 
-def test_what_waits_is_told_everywhere(chat: RoutedTables, route_once: RunOnce) -> None:
+def test_waiting_changes_are_counted_everywhere(chat: RoutedTables, route_once: RunOnce) -> None:
     chat.api.create_topic("keys")
     chat.route(Route("keys", MESSAGES, ALL, "key"))
     fill(chat, 10)

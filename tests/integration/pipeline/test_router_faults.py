@@ -135,7 +135,7 @@ def test_a_lost_or_old_checkpoint_does_not_matter(chat: RoutedTables, route_once
     chat.check()
 
 
-def test_a_second_pipeline_is_refused_and_one_that_takes_over_fences_the_first(
+def test_a_second_pipeline_is_rejected_and_one_that_takes_over_fences_the_first(
     chat: RoutedTables, server: ServerProcess, routing: Running, spark: SparkSession
 ) -> None:
     with pytest.raises(PipelineFencedError, match="taken over"), routing() as reports:

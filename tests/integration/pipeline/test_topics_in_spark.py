@@ -195,7 +195,7 @@ def test_a_stream_does_not_take_a_topic_that_was_made_again_for_the_one_it_read(
     assert end_of(api, "again.copy") == 8
 
 
-def test_values_over_payload_bytes_are_refused_before_anything_is_written(
+def test_values_over_payload_bytes_are_rejected_before_anything_is_written(
     spark: SparkSession, server: ServerProcess, api: Api
 ) -> None:
     api.create_topic("t", max_message_bytes=8_000_000)
@@ -215,7 +215,7 @@ def test_values_over_payload_bytes_are_refused_before_anything_is_written(
         ({"topic": "nowhere"}, "value", "no topic or alias 'nowhere'"),
     ],
 )
-def test_a_frame_that_can_not_become_records_is_refused_in_words(
+def test_a_data_frame_that_can_not_become_records_is_rejected_with_the_reason(
     spark: SparkSession, server: ServerProcess, api: Api, options: dict[str, str], columns: str, said: str
 ) -> None:
     api.create_topic("t")

@@ -418,7 +418,7 @@ async def test_batches_of_kafka_producers_are_stored_as_they_come() -> None:
 
 
 @on_loop
-async def test_a_refused_publish_writes_no_payload() -> None:
+async def test_a_rejected_publish_writes_no_payload() -> None:
     store = MemoryStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t")

@@ -130,7 +130,7 @@ async def test_a_moved_start_is_logged(caplog: pytest.LogCaptureFixture) -> None
 
 
 @on_loop
-async def test_a_reader_below_the_start_is_told_and_never_jumps() -> None:
+async def test_a_reader_below_the_start_gets_an_error_and_never_jumps() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", options=options(retention_seconds=3600))
         await hourly(broker, 4)

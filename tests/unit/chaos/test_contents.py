@@ -129,7 +129,7 @@ def test_the_same_value_among_the_dead_letters_is_no_duplicate() -> None:
     assert broken(story) == set()
 
 
-def test_a_refused_send_must_never_be_read() -> None:
+def test_a_rejected_send_must_never_be_read() -> None:
     story = Story()
     refused = story.send("a", outcome=FAILED)
     read = story.final("a@0")

@@ -26,7 +26,7 @@ def test_owners_that_do_not_know_their_generation_show_nothing() -> None:
     assert not violations(story, "two-owners")
 
 
-def test_a_commit_of_an_old_generation_must_be_refused() -> None:
+def test_a_commit_of_an_old_generation_must_be_rejected() -> None:
     for outcome, wrong in ((FAILED, False), (UNKNOWN, False), (OK, True)):
         story = Story()
         story.owned("m1", 1, "t/0", worker="r1")
@@ -72,7 +72,7 @@ def test_an_offset_that_nobody_committed_is_reported_as_made_up() -> None:
     assert "nobody had committed that" in violation.message
 
 
-def test_a_refused_commit_has_no_effect() -> None:
+def test_a_rejected_commit_has_no_effect() -> None:
     story = Story()
     story.commit(5)
     story.commit(9, outcome=FAILED)

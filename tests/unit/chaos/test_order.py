@@ -173,7 +173,7 @@ def test_without_a_rebalance_subscribed_reads_are_held_to_the_rule() -> None:
     assert violations(story, "nonmonotonic-poll")
 
 
-def test_a_reader_below_the_start_that_is_told_passes() -> None:
+def test_a_reader_below_the_start_that_gets_an_error_passes() -> None:
     story = Story()
     story.declare("t", kept=False)
     story.send("a b c", at=0)
@@ -219,7 +219,7 @@ def test_nothing_leaves_a_topic_without_retention() -> None:
         assert bool(violations(story, "kept-record-gone")) is kept
 
 
-def test_a_refused_offset_of_a_topic_without_retention_is_named_and_excuses_nothing() -> None:
+def test_a_rejected_offset_of_a_topic_without_retention_is_named_and_excuses_nothing() -> None:
     story = Story()
     story.send("a b", at=0)
     story.call(PollCall("s"), worker="r1", out_of_range=(location("t/0", 2),))

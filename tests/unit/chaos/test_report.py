@@ -32,7 +32,7 @@ def run_folder(folder: Path, story: Story, **fields: object) -> Path:
 
 
 def sound_story() -> Story:
-    """Write a run: two sends that succeed, one refused, one unknown; a kill, and an answer 1.6 s after the restart."""
+    """Write a run: two sends that succeed, one rejected, one unknown; a kill, and an answer 1.6 s after the restart."""
     story = Story()
     story.send("a", at=0)
     story.send("b", outcome=FAILED)
@@ -77,7 +77,7 @@ def test_figures_come_from_the_history(tmp_path: Path) -> None:
     assert "| `redelivered` | queue | an acked record does not come back | 0 |  |" in page
 
 
-def test_the_longest_time_without_an_answer_is_told(tmp_path: Path) -> None:
+def test_the_longest_time_without_an_answer_is_reported(tmp_path: Path) -> None:
     _, page = page_of(tmp_path, run_folder(tmp_path / "run", sound_story()))
     # The first send is answered at 0.2 s; the last call under load begins at 4.5 s.
     assert "Longest time without an answer: 4.3 s, at 0 s of the run with seed 77, during kill and slow syncs;" in page

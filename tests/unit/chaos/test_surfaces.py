@@ -20,7 +20,7 @@ def test_another_value_on_another_surface_is_named() -> None:
     assert "sql" in violation.message
 
 
-def test_another_key_or_cursor_is_named_and_one_that_is_not_told_is_not() -> None:
+def test_another_key_or_cursor_is_named_and_one_that_is_left_out_is_not() -> None:
     for told, wrong in ({"key": "k"}, False), ({"key": "x"}, True), ({"cursor": 3}, False), ({"cursor": 4}, True), ({}, False):
         story = Story()
         story.final("a@0", surface="http", worker="f1", key="k", cursor=3)

@@ -90,7 +90,7 @@ def test_a_read_during_a_change_may_show_either() -> None:
         assert not violations(story, "stale-row")
 
 
-def test_a_refused_change_in_the_table_or_in_a_topic_is_named() -> None:
+def test_a_rejected_change_in_the_table_or_in_a_topic_is_named() -> None:
     story = new_story()
     story.change(FAILED, k="v1")
     story.rows(k="v1")

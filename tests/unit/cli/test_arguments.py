@@ -26,7 +26,7 @@ def test_a_parameter_is_json_or_else_text(given: list[str], values: Any) -> None
 
 
 @pytest.mark.parametrize("given", [["1", "id=2"], ["id=1", "id=2"]])
-def test_parameters_that_contradict_each_other_are_refused(given: list[str]) -> None:
+def test_parameters_that_contradict_each_other_are_rejected(given: list[str]) -> None:
     with pytest.raises(UsageError):
         read_parameters(given)
 
@@ -58,5 +58,5 @@ def test_a_start_may_be_so_long_ago(text: str, seconds: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "-1", "soon", "1.5", "9" * 30, "10 m", "٣", "2026-13-01"])
 def test_anything_else_is_no_start(text: str) -> None:
-    with pytest.raises(UsageError, match="is no position"):
+    with pytest.raises(UsageError, match="is not a position"):
         parse_start(text)

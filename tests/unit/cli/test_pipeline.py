@@ -6,12 +6,12 @@ from tailrace.cli.pipeline import RoutingProgress
 from tailrace.model.pipeline import PipelineReport
 
 
-def test_one_change_of_one_route_is_told_in_the_singular(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_change_of_one_route_is_printed_in_the_singular(capsys: pytest.CaptureFixture[str]) -> None:
     RoutingProgress()(PipelineReport(batch=3, rows=1, routes=1, batch_seconds=1.25, rows_per_second=0.8))
     assert capsys.readouterr().out == ("batch 3: 1 change routed so far; the last batch took 1.25 s for 1 route (1 change/s)\n")
 
 
-def test_many_changes_of_many_routes_are_told_in_the_plural(capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_changes_of_many_routes_are_printed_in_the_plural(capsys: pytest.CaptureFixture[str]) -> None:
     RoutingProgress()(PipelineReport(batch=4, rows=1_200, routes=2, batch_seconds=0.5, rows_per_second=2_400.0, dead_letters=7))
     assert capsys.readouterr().out == (
         "batch 4: 1,200 changes routed so far, 7 to dead letters; the last batch took 0.50 s for 2 routes (2,400 changes/s)\n"

@@ -81,7 +81,7 @@ def test_rows_are_below_each_other_on_demand(capsys: Captured) -> None:
     assert lines == [["row", "1"], ["a", "1"], ["b", "null"], ["1", "row"]]
 
 
-def test_rows_that_were_cut_off_are_told(capsys: Captured) -> None:
+def test_rows_that_were_cut_off_are_reported(capsys: Captured) -> None:
     assert note_if_truncated(result({"a": "integer"}, [1], truncated=True))
     assert "query_rows" in capsys.readouterr().err
     assert not note_if_truncated(result({"a": "integer"}, [1]))

@@ -129,7 +129,7 @@ def test_nothing_of_a_text_is_lost_but_what_is_between_statements(text: str) -> 
         ("", False),
     ],
 )
-def test_one_query_is_told_from_all_else(text: str, expected: bool) -> None:
+def test_one_query_is_reported_from_all_else(text: str, expected: bool) -> None:
     assert is_one_query(text) is expected
 
 

@@ -69,7 +69,7 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
         ("[server", "is not TOML"),
     ],
 )
-def test_a_bad_file_is_refused_with_its_name_and_what_is_wrong(tmp_path: Path, text: str, complaint: str) -> None:
+def test_a_bad_file_is_rejected_with_its_name_and_what_is_wrong(tmp_path: Path, text: str, complaint: str) -> None:
     file = written(tmp_path, text)
     with pytest.raises(ConfigurationError) as refusal:
         read_configuration(file)
@@ -77,7 +77,7 @@ def test_a_bad_file_is_refused_with_its_name_and_what_is_wrong(tmp_path: Path, t
     assert complaint in str(refusal.value)
 
 
-def test_a_missing_file_is_refused_with_its_name(tmp_path: Path) -> None:
+def test_a_missing_file_is_rejected_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"can't read .*nowhere.toml: No such file or directory"):
         read_configuration(tmp_path / "nowhere.toml")
 
@@ -113,7 +113,7 @@ def test_loopback_addresses_need_none(tmp_path: Path, address: str) -> None:
 @pytest.mark.parametrize(
     "address", ["", "8080", ":8080", "localhost", "localhost:", "localhost:http", "localhost:65536", "::1:8080", "a:-1"]
 )
-def test_what_is_not_host_and_port_is_refused_with_the_value(tmp_path: Path, address: str) -> None:
+def test_what_is_not_host_and_port_is_rejected_with_the_value(tmp_path: Path, address: str) -> None:
     file = written(tmp_path, f'[server]\nhttp = "{address}"')
     with pytest.raises(ConfigurationError) as refusal:
         resolve_settings(read_configuration(file), data=tmp_path)

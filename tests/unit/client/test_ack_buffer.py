@@ -1,4 +1,4 @@
-"""Pending acks are batched by command, in order and bounded; refused receipts become errors."""
+"""Pending acks are batched by command, in order and bounded; rejected receipts become errors."""
 
 from tailrace.client.ack_buffer import ACK, MAX_RECEIPTS, AckBuffer, PendingAck, nack_command, refusal_error
 from tailrace.model.errors import ConnectionLostError, LateReceiptError
@@ -36,7 +36,7 @@ def test_the_box_is_full_at_some_time_and_has_room_again() -> None:
     assert buffer.has_room(ack)
 
 
-def test_a_refusal_is_late_unless_an_answer_was_lost_and_the_record_is_done() -> None:
+def test_a_rejection_is_late_unless_an_answer_was_lost_and_the_record_is_done() -> None:
     open_again, done = RejectedReceipt("a", "handed out again"), RejectedReceipt("b", "done already", is_done=True)
     late = refusal_error([open_again, done], None)
     assert isinstance(late, LateReceiptError)

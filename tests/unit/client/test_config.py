@@ -1,4 +1,4 @@
-"""Settings are read under their own names and Kafka's, and refused with what is allowed."""
+"""Settings are read under their own names and Kafka's, and rejected with what is allowed."""
 
 from datetime import timedelta
 from typing import Any
@@ -69,7 +69,7 @@ def test_the_defaults_are_those_of_the_documents() -> None:
         ("retry_backoff", 0, "a timedelta or milliseconds"),
     ],
 )
-def test_a_wrong_value_is_refused_with_field_value_and_what_is_allowed(field: str, value: Any, allowed: str) -> None:
+def test_a_wrong_value_is_rejected_with_field_value_and_what_is_allowed(field: str, value: Any, allowed: str) -> None:
     for make in (lambda given: ConsumerConfig(**given), ConsumerConfig.from_properties):
         with pytest.raises(ConfigurationError) as refused:
             make({**LEAST, field: value})
@@ -82,7 +82,7 @@ def test_what_is_missing_is_named() -> None:
         ConsumerConfig.from_properties({})
 
 
-def test_what_is_no_setting_is_refused_with_those_that_are() -> None:
+def test_what_is_no_setting_is_rejected_with_those_that_are() -> None:
     with pytest.raises(ConfigurationError, match=r"no setting 'group\.name'.*group_id"):
         ConsumerConfig.from_properties({**LEAST, "group.name": "x"})
 

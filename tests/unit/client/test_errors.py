@@ -59,7 +59,7 @@ def test_an_error_that_this_version_does_not_know_is_still_of_the_tree() -> None
         (httpx.RemoteProtocolError("cut"), client.ConnectionLostError, "unknown"),
     ],
 )
-def test_what_was_not_sent_is_told_apart_from_what_may_have_worked(
+def test_what_was_not_sent_is_reported_apart_from_what_may_have_worked(
     cause: Exception, expected: type[TailraceError], outcome: str
 ) -> None:
     error = error_from_exception("http://server", cause)

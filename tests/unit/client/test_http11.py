@@ -92,7 +92,7 @@ def test_an_answer_that_was_cut_off_is_none(came: bytes) -> None:
         (b"HTTP/1.1 200 OK\r\n" + b"x: %b\r\n" % (b"y" * 1000) * 70, "larger than 65536 bytes"),
     ],
 )
-def test_what_is_no_answer_is_refused(came: bytes, reason: str) -> None:
+def test_what_is_no_answer_is_rejected(came: bytes, reason: str) -> None:
     with pytest.raises(InvalidResponseError, match=reason):
         ResponseReader().feed(came)
 

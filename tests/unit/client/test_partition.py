@@ -98,7 +98,7 @@ def test_nothing_but_aborted_transactions_is_stepped_over() -> None:
     assert (partition.position, partition.progress.safe_offset) == (9, 9)
 
 
-def test_what_retention_took_before_it_was_read_is_told() -> None:
+def test_what_retention_took_before_it_was_read_is_reported() -> None:
     partition = AssignedPartition("t", 0, 3)
     with pytest.raises(OffsetOutOfRangeError, match="starts at 8, and this consumer is at 3") as told:
         partition.add_fetched(nothing(8, start=8), 3)

@@ -60,7 +60,7 @@ def test_a_message_of_a_batch_is_a_topic_and_a_value(message: Any) -> None:
         to_outgoing_message(message)
 
 
-def test_what_is_neither_bytes_nor_json_is_refused() -> None:
+def test_what_is_neither_bytes_nor_json_is_rejected() -> None:
     with pytest.raises(InvalidRequestError, match="neither bytes nor JSON"):
         encode_message(OutgoingMessage("t", object()))
 
@@ -84,7 +84,7 @@ def pending(*sizes: int) -> PendingMessages[str]:
     return PendingMessages([Raw(b"x" * size) for size in sizes], sum(sizes), "outcome")
 
 
-def test_parcels_are_gathered_whole_up_to_the_bounds_of_a_request() -> None:
+def test_pending_messages_are_taken_whole_up_to_the_bounds_of_a_request() -> None:
     buffer: PublishBuffer[str] = PublishBuffer(PublisherConfig(batch_records=3, batch_bytes=100))
     given = [pending(10), pending(10, 10), pending(10), pending(95), pending(200), pending(1)]
     for each in given:

@@ -58,7 +58,7 @@ async def send(
 
 @broken_kinds
 @on_loop
-async def test_a_broken_batch_is_refused_and_nothing_is_stored(kind: str, codec: int) -> None:
+async def test_a_broken_batch_is_rejected_and_nothing_is_stored(kind: str, codec: int) -> None:
     broken = BROKEN[kind].build(codec)
     async with running_asker() as asker:
         await asker.broker.topics.create("t", 2)
@@ -73,7 +73,7 @@ async def test_a_broken_batch_is_refused_and_nothing_is_stored(kind: str, codec:
 @pytest.mark.parametrize("kind", ["offset delta with a gap", "more records claimed than there are", "huge key"])
 @every_codec
 @on_loop
-async def test_a_broken_batch_of_a_transaction_is_refused(kind: str, codec: int) -> None:
+async def test_a_broken_batch_of_a_transaction_is_rejected(kind: str, codec: int) -> None:
     spoiled = {"offset delta with a gap": [record(3)], "more records claimed than there are": [record(0)]}
     records = spoiled.get(kind, [record(0, key=varint(2**31 - 1))])
     async with running_asker() as asker:

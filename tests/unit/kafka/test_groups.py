@@ -267,7 +267,7 @@ async def test_offsets_are_fetched_in_every_version(version: int, everything: bo
 
 
 @on_loop
-async def test_topics_by_an_unknown_id_are_refused_one_by_one() -> None:
+async def test_topics_by_an_unknown_id_are_rejected_one_by_one() -> None:
     async with running_asker() as asker:
         topic = await asker.broker.topics.create("t", 1)
         wanted = OffsetCommitRequestPartition(partition_index=0, committed_offset=0)

@@ -232,7 +232,7 @@ async def test_defaults_and_assignments_say_how_many_partitions_there_are() -> N
 
 
 @on_loop
-async def test_the_same_name_twice_in_one_request_is_refused() -> None:
+async def test_the_same_name_twice_in_one_request_is_rejected() -> None:
     async with running_asker() as asker:
         twice = CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
         (result,) = (await asker.ask(CREATE_TOPICS_API, CreateTopicsRequest(topics=(twice, twice)))).topics

@@ -210,7 +210,7 @@ async def test_a_fenced_producer_gets_an_error_code_that_its_version_knows(versi
 
 
 @on_loop
-async def test_wrong_requests_are_refused_with_kafkas_codes() -> None:
+async def test_wrong_requests_are_rejected_with_kafkas_codes() -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("t")
         producer = await producer_of(asker, newer=False)

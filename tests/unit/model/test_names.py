@@ -28,7 +28,7 @@ def test_legal_topic_names_pass(name: str) -> None:
         (".".join("a" * 17), "topic_segments"),
     ],
 )
-def test_illegal_topic_names_are_refused_with_the_reason(name: str, reason: str) -> None:
+def test_illegal_topic_names_are_rejected_with_the_reason(name: str, reason: str) -> None:
     with pytest.raises(InvalidTopicNameError, match=reason):
         check_topic_name(name, DEFAULT_LIMITS)
 
@@ -42,7 +42,7 @@ def test_legal_group_names_pass(name: str) -> None:
     ("name", "reason"),
     [("", "can't be empty"), ("x" * 256, "group_name_length"), ("ä" * 128, "group_name_length"), ("\udcff", "Unicode")],
 )
-def test_illegal_group_names_are_refused_with_the_reason(name: str, reason: str) -> None:
+def test_illegal_group_names_are_rejected_with_the_reason(name: str, reason: str) -> None:
     with pytest.raises(InvalidGroupNameError, match=reason):
         check_group_name(name, DEFAULT_LIMITS)
 
@@ -96,7 +96,7 @@ def test_a_pattern_matches_what_it_says(pattern: str, name: str, is_match: bool)
 
 
 @pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", "a.>.b", ">.a", "a*", "a.b*", "a>", "**", "a b", "ü", "a.*\n"])
-def test_what_is_no_pattern_is_refused_with_its_text(text: str) -> None:
+def test_what_is_no_pattern_is_rejected_with_its_text(text: str) -> None:
     with pytest.raises(InvalidPatternError) as refused:
         parse_pattern(text, DEFAULT_LIMITS)
     assert repr(text) in str(refused.value)

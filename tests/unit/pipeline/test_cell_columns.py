@@ -79,6 +79,6 @@ def test_other_tables_have_nothing_in_these_slots() -> None:
 @pytest.mark.parametrize(
     "image", [b"nonsense", b"{nonsense}", b'{"n"1}', b'{"n":1.5}', b'{"n":9223372036854775808}', b'{"n":"1"}']
 )
-def test_what_is_no_row_of_the_table_is_refused(image: bytes) -> None:
+def test_what_is_no_row_of_the_table_is_rejected(image: bytes) -> None:
     with pytest.raises(CorruptBatchError, match="the row of a change"):
         read([b'{"n":1}', image], "n")

@@ -29,7 +29,7 @@ def test_an_address_may_leave_out_the_scheme_and_the_port(url: str, full_url: st
 
 
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1", "http://", "//", "http://h:x", "spark://host:7077"])
-def test_what_is_no_address_is_refused_with_one_that_is(url: str) -> None:
+def test_what_is_no_address_is_rejected_with_one_that_is(url: str) -> None:
     with pytest.raises(OptionError, match=r"is not an address such as http://127\.0\.0\.1:8080"):
         ServerAddress(url).checked()
 
@@ -43,7 +43,7 @@ def test_a_file_that_holds_no_certificates_is_named() -> None:
         connection.get("/health", Health)
 
 
-def test_a_server_that_does_not_answer_is_told_with_what_was_asked() -> None:
+def test_a_server_that_does_not_answer_is_reported_with_what_was_asked() -> None:
     with (
         ServerConnection(ServerAddress("http://127.0.0.1:9"), 0.1) as connection,
         pytest.raises(

@@ -52,7 +52,7 @@ def test_the_lease_of_a_crashed_router_is_waited_for(monkeypatch: pytest.MonkeyP
     assert attempts == [attempts[0]] * 3
 
 
-def test_a_lease_that_stays_taken_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_that_stays_taken_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     connection = RecordingConnection(PipelineFencedError("taken by another"))
     with pytest.raises(PipelineFencedError, match="taken by another"), lease_over(monkeypatch, connection, wait_seconds=-1.0):
         pass

@@ -1,4 +1,4 @@
-"""Options of the data source: read as Spark's Kafka source reads them, and refused by name where they can't be."""
+"""Options of the data source: read as Spark's Kafka source reads them, and rejected by name where that is not possible."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_wrong_options_of_a_stream_are_named(given: dict[str, str], named: str) 
 
 
 @pytest.mark.parametrize("given", [{"startingOffsets": "latest"}, {"endingOffsets": "earliest"}])
-def test_a_batch_that_could_hold_nothing_is_refused(given: dict[str, str]) -> None:
+def test_a_batch_that_could_hold_nothing_is_rejected(given: dict[str, str]) -> None:
     with pytest.raises(OptionError, match="is empty"):
         source_options({"subscribe": "a", **given}, streaming=False)
 
@@ -73,6 +73,6 @@ def test_options_of_spark_itself_are_let_pass() -> None:
         sink_options({"topics": "t"})
 
 
-def test_an_unknown_compression_is_refused() -> None:
+def test_an_unknown_compression_is_rejected() -> None:
     with pytest.raises(OptionError, match="compression is 'zip'"):
         sink_options({"topic": "t", "compression": "zip"})

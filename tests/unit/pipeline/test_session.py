@@ -84,7 +84,7 @@ def test_the_java_of_pip_leaves_out_the_one_option_that_it_does_not_know(tmp_pat
 PYTHON = "/env/bin/python"
 
 
-def test_a_failed_start_is_told_by_the_first_cause_that_java_names() -> None:
+def test_a_failed_start_is_reported_by_the_first_cause_that_java_names() -> None:
     said = [
         'Exception in thread "main" org.apache.spark.SparkException: Master must be yarn or start with spark, k8s, or local',
         "\tat org.apache.spark.deploy.SparkSubmit.error(SparkSubmit.scala:1068)",
@@ -96,7 +96,7 @@ def test_a_failed_start_is_told_by_the_first_cause_that_java_names() -> None:
     )
 
 
-def test_a_failed_start_without_a_cause_is_told_by_javas_last_line_or_pythons_first() -> None:
+def test_a_failed_start_without_a_cause_is_reported_by_javas_last_line_or_pythons_first() -> None:
     assert "Error: Could not find or load main class X" in str(
         start_failure(RuntimeError("gone"), "x", ["Error: Could not find or load main class X"])
     )
@@ -117,7 +117,7 @@ def test_a_master_that_takes_no_application_is_named_as_such() -> None:
         ("[PYTHON_VERSION_MISMATCH] Python in worker has different version", "of another version than the driver's"),
     ],
 )
-def test_workers_that_can_not_run_our_tasks_are_told_with_what_to_do(text: str, expected: str) -> None:
+def test_workers_that_can_not_run_our_tasks_are_reported_with_what_to_do(text: str, expected: str) -> None:
     failure = worker_failure(PipelineError(f"the query failed: trace\n{text}\nmore"), PYTHON)
     assert expected in str(failure)
     assert "\n" not in str(failure)

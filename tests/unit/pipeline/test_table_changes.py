@@ -116,7 +116,7 @@ def test_a_topic_that_ends_early_is_a_loss_and_not_an_endless_loop() -> None:
         list(change_rows(ChangeTopic([3], 1, 1), ChangeRange("5/0", 7, "c", UUID, 1, 0, 5), SLOTS))
 
 
-def test_changes_that_are_refused_are_named() -> None:
+def test_changes_that_are_rejected_are_named() -> None:
     class Refused(ChangeTopic):
         def batches(
             self, topic: str, partition: int, offset: int, max_bytes: int, *, topic_uuid: str | None = None

@@ -209,7 +209,7 @@ class Members:
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """Return the topics of a consumer's subscription, or `None` if the bytes are no subscription.
+    """Return the topics of a consumer's subscription, or `None` if the bytes are not a subscription.
 
     Assignors run in the clients, so the broker needs no other field. Fields after the topics are ignored, so that later
     versions of the format work too.

@@ -161,7 +161,7 @@ class GroupOffsets:
     async def delete_group(self, group: str, *, check: Check | None = None) -> None:
         """Delete the group and all its offsets, also those of open transactions."""
         if group not in self._names:
-            raise UnknownGroupError(f"there is no group {group!r}")
+            raise UnknownGroupError(f"there is no group {group!r}; `tailrace groups list` lists them")
 
         def decide() -> Changes:
             if check is not None:

@@ -85,7 +85,7 @@ class GroupRegistry:
         """Return the group, or `None` if it has offsets and never had members. Raises if there is no such group."""
         group = self._groups.get(name)
         if group is None and name not in self._names:
-            raise UnknownGroupError(f"there is no group {name!r}")
+            raise UnknownGroupError(f"there is no group {name!r}; `tailrace groups list` lists them")
         return group
 
     def add(self, group: Group) -> None:

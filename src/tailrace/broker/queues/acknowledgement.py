@@ -1,4 +1,4 @@
-"""Acknowledgement: what consumers say with their receipts, which is done, released, or extended.
+"""Acknowledgement: applies what consumers report by receipt: a record is done, is released, or is kept for longer.
 
 A receipt counts once, for the first outcome that is reported with it. Reporting the same outcome again is no error, because
 the response to the first request may have been lost: it gets the same answer and changes nothing. A request that failed in
@@ -42,7 +42,7 @@ def read_receipt(text: str) -> DeliveryReceipt:
     try:
         topic_id, number, offset, token = _RECEIPT.unpack(urlsafe_b64decode(text.encode("ascii")))
     except (ValueError, StructError):
-        raise InvalidRequestError(f"{text[:64]!r} is no receipt; send receipts as receive returned them") from None
+        raise InvalidRequestError(f"{text[:64]!r} is not a receipt; send receipts as receive returned them") from None
     return DeliveryReceipt(PartitionId(TopicId(topic_id), number), Offset(offset), token)
 
 

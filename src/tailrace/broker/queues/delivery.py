@@ -116,7 +116,7 @@ class RecordAcquirer:
             found.append(Delivery(name, share.partition.number, record, receipt, acquired.deliveries))
 
     async def _learn_keys(self, share: Share, name: str, answer: ReadAnswer) -> bool:
-        """Read the keys of open records, which are not known after a restart. `False`: there is no memory to read them now."""
+        """Read the keys of open records, which are not known after a restart. Return whether there was memory for that."""
         left = 0
         is_cut = False
         while (unknown := share.state.without_key()) and len(unknown) != left:

@@ -173,7 +173,7 @@ class Queues:
         self._receiver.appended(partition)
 
     def expire_due(self) -> None:
-        """Release or archive the records whose visibility time-out has passed. The timer calls this by itself."""
+        """Release or archive the records whose visibility time-out has passed. Only tests that move the clock need it."""
         self._deadlines.run_due()
 
     def _acquired(self, queue: Queue, acquired: AcquiredDeliveries) -> None:

@@ -255,4 +255,4 @@ class QueueRegistry:
 
 
 def _unknown(group: str) -> UnknownGroupError:
-    return UnknownGroupError(f"there is no queue of the group {group!r}; its first receive makes it")
+    return UnknownGroupError(f"there is no queue of the group {group!r}; its first receive creates it")

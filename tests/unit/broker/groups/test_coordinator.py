@@ -102,7 +102,7 @@ async def test_assignments_that_can_not_be_stored_are_not_sent() -> None:
 
 
 @on_loop
-async def test_a_commit_that_waited_for_room_is_refused_if_its_member_was_fenced_meanwhile() -> None:
+async def test_a_commit_that_waited_for_room_is_rejected_if_its_member_was_fenced_meanwhile() -> None:
     clock = ManualClock()
     store = GatedStore(clock)
     async with running_broker(store, clock) as broker:
@@ -160,7 +160,7 @@ async def test_any_offset_can_be_committed_by_kafkas_clients_and_is_read_back_as
 
 
 @on_loop
-async def test_each_offset_of_a_commit_is_accepted_or_refused_by_itself() -> None:
+async def test_each_offset_of_a_commit_is_accepted_or_rejected_by_itself() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", 1)
         commits = [up_to("t", 0, 0), up_to("gone", 0, 0), up_to("t", 0, 0, -1, "x" * 4097)]
@@ -185,7 +185,7 @@ async def test_groups_are_counted_whether_they_join_or_commit() -> None:
 
 
 @on_loop
-async def test_a_join_that_is_refused_makes_no_group() -> None:
+async def test_a_join_that_is_rejected_makes_no_group() -> None:
     async with running_broker(limits=Limits(groups=1)) as broker:
         with pytest.raises(InvalidSessionTimeoutError):
             await broker.groups.join(joining(session_ms=1))

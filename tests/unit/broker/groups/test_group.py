@@ -164,7 +164,7 @@ def test_a_member_that_never_syncs_is_removed(it: GroupUnderTest) -> None:
     assert it.joined(it.join("m2")).leader == "m2"
 
 
-def test_another_generation_than_the_present_one_is_refused(it: GroupUnderTest) -> None:
+def test_another_generation_than_the_present_one_is_rejected(it: GroupUnderTest) -> None:
     (member,) = it.stable(None)
     late = who(member)._replace(generation=0)
     with pytest.raises(IllegalGenerationError):
@@ -211,7 +211,7 @@ def test_the_protocol_with_most_votes_wins(it: GroupUnderTest) -> None:
     assert {it.joined(ticket).protocol for ticket in tickets} == {"sticky"}
 
 
-def test_a_member_without_a_common_protocol_is_refused(it: GroupUnderTest) -> None:
+def test_a_member_without_a_common_protocol_is_rejected(it: GroupUnderTest) -> None:
     it.stable(None)
     assert isinstance(it.answers[it.join(protocols=[("sticky", b"")])], InconsistentProtocolError)
     assert isinstance(it.answers[it.join(protocol_type="connect")], InconsistentProtocolError)
@@ -220,7 +220,7 @@ def test_a_member_without_a_common_protocol_is_refused(it: GroupUnderTest) -> No
 
 
 @pytest.mark.parametrize("session_ms", [0, 5_999, 1_800_001])
-def test_a_session_out_of_bounds_is_refused(it: GroupUnderTest, session_ms: int) -> None:
+def test_a_session_out_of_bounds_is_rejected(it: GroupUnderTest, session_ms: int) -> None:
     assert isinstance(it.answers[it.join(session_ms=session_ms)], InvalidSessionTimeoutError)
 
 
@@ -231,7 +231,7 @@ def test_a_long_rebalance_time_out_is_cut_and_a_missing_one_is_the_session(it: G
     assert it.group.members.rebalance_timeout_ms == SESSION_MS
 
 
-def test_a_full_group_refuses_new_members() -> None:
+def test_a_full_group_rejects_new_members() -> None:
     it = GroupUnderTest(Limits(group_members=2))
     it.stable(None, None)
     assert isinstance(it.answers[it.join()], GroupFullError)

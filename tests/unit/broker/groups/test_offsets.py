@@ -95,7 +95,7 @@ async def test_commits_in_flight_see_each_other() -> None:
 
 @pytest.mark.parametrize("offset", [-1, 11])
 @on_loop
-async def test_offsets_outside_the_partition_are_refused(offset: int) -> None:
+async def test_offsets_outside_the_partition_are_rejected(offset: int) -> None:
     async with running_broker() as broker:
         await fill(broker)
         with pytest.raises(OffsetOutOfRangeError, match=f"offset {offset} .* ends at 10") as refused:
@@ -113,7 +113,7 @@ async def test_the_end_itself_can_be_committed() -> None:
 
 
 @on_loop
-async def test_unknown_partitions_and_invalid_names_are_refused() -> None:
+async def test_unknown_partitions_and_invalid_names_are_rejected() -> None:
     async with running_broker() as broker:
         await fill(broker)
         with pytest.raises(UnknownTopicError):
@@ -262,7 +262,7 @@ async def test_lags_of_many_offsets_are_read_in_pages() -> None:
 
 
 @on_loop
-async def test_a_commit_that_waited_while_its_topic_was_deleted_is_refused_and_leaves_nothing() -> None:
+async def test_a_commit_that_waited_while_its_topic_was_deleted_is_rejected_and_leaves_nothing() -> None:
     store = GatedStore()
     async with running_broker(store) as broker:
         await fill(broker)

@@ -79,7 +79,7 @@ async def test_steps_that_were_done_are_skipped() -> None:
 
 @on_loop
 @pytest.mark.parametrize(("before", "after"), [(4, 6), (2, 6), (0, 6)])
-async def test_a_step_that_begins_elsewhere_than_the_pipeline_stands_is_refused(before: int, after: int) -> None:
+async def test_a_step_that_starts_elsewhere_than_the_mark_is_rejected(before: int, after: int) -> None:
     async with running_broker() as broker:
         epoch = await routing(broker)
         await broker.pipelines.publish("router", epoch, [await staged(broker, "a", chunk(0, 3, b"0"))])
@@ -129,7 +129,7 @@ async def test_duplicates_are_left_out_where_the_topic_looks_for_them() -> None:
 
 
 @on_loop
-async def test_a_second_pipeline_is_refused_while_the_first_is_heard_of() -> None:
+async def test_a_second_pipeline_is_rejected_while_the_first_sends_heartbeats() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         await routing(broker)
@@ -231,7 +231,7 @@ async def test_a_status_tells_who_runs_it_how_far_it_is_and_how_it_does() -> Non
 
 
 @on_loop
-async def test_of_two_that_ask_for_a_lease_at_one_moment_one_is_refused() -> None:
+async def test_of_two_pipelines_that_take_a_lease_at_once_one_is_rejected() -> None:
     async with running_broker() as broker:
         asked = [broker.pipelines.lease("router", owner) for owner in ("first", "second")]
         answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -338,7 +338,7 @@ async def test_a_publish_behind_a_drop_that_fails_leaves_nothing_out(dropped: st
 
 
 @on_loop
-async def test_letters_that_are_still_wanted_are_refused_when_their_topic_is_made_again() -> None:
+async def test_letters_that_are_still_wanted_are_rejected_when_their_topic_is_made_again() -> None:
     """The pipeline then makes them anew, for the topic that has the name by then."""
     async with running_broker() as broker:
         epoch = await routing(broker)

@@ -211,7 +211,7 @@ async def test_the_next_batch_of_a_writer_waits_for_the_one_that_is_running() ->
 
 
 @on_loop
-async def test_a_bad_batch_refuses_a_large_write_whole() -> None:
+async def test_a_bad_batch_rejects_a_large_write_whole() -> None:
     async with running_broker(limits=SMALL) as broker:
         await broker.topics.create("out")
         damaged = with_attributes(bytearray(batch(b"x" * 1_000)), CONTROL_MASK)

@@ -78,7 +78,7 @@ async def test_a_batch_with_another_count_is_not_a_duplicate() -> None:
 
 
 @on_loop
-async def test_gaps_are_refused_and_change_nothing() -> None:
+async def test_gaps_are_rejected_and_change_nothing() -> None:
     async with running_broker() as broker:
         producer = await made(broker)
         await append(broker, sent(producer, 0, b"a"))
@@ -142,7 +142,7 @@ async def test_unknown_producers_are_rejected() -> None:
 
 @pytest.mark.parametrize("fields", [(-2, 0, 0), (0, -1, 0), (0, 0, -1)])
 @on_loop
-async def test_negative_fields_are_refused(fields: tuple[int, int, int]) -> None:
+async def test_negative_fields_are_rejected(fields: tuple[int, int, int]) -> None:
     async with running_broker() as broker:
         await made(broker)
         producer, epoch, sequence = fields

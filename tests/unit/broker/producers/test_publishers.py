@@ -41,7 +41,7 @@ async def test_a_new_number_is_a_new_publish_and_may_leave_some_out() -> None:
 
 
 @on_loop
-async def test_a_number_below_the_last_is_refused() -> None:
+async def test_a_number_below_the_last_is_rejected() -> None:
     async with running_broker() as broker:
         await broker.topics.create("a")
         await broker.publisher.publish_once(SECOND, [Message("a", b"1")])
@@ -51,7 +51,7 @@ async def test_a_number_below_the_last_is_refused() -> None:
 
 
 @on_loop
-async def test_a_number_that_comes_again_with_other_messages_is_refused() -> None:
+async def test_a_number_that_comes_again_with_other_messages_is_rejected() -> None:
     async with running_broker() as broker:
         await broker.topics.create("a")
         await broker.publisher.publish_once(FIRST, [Message("a", b"1")])
@@ -136,7 +136,7 @@ async def test_silent_publishers_are_forgotten_after_their_time() -> None:
 
 @pytest.mark.parametrize("name", ["", "x" * 256])
 @on_loop
-async def test_a_name_that_is_empty_or_too_long_is_refused(name: str) -> None:
+async def test_a_name_that_is_empty_or_too_long_is_rejected(name: str) -> None:
     async with running_broker() as broker:
         with pytest.raises(InvalidRequestError, match="publisher_name_length"):
             await broker.publisher.publish_once(NumberedPublish(name, 1), [Message("a", b"1")])

@@ -232,7 +232,7 @@ async def test_a_request_without_batches_is_answered() -> None:
     ],
 )
 @on_loop
-async def test_bad_batches_are_refused_with_the_reason_and_change_nothing(
+async def test_bad_batches_are_rejected_with_the_reason_and_change_nothing(
     batch: bytes, error: type[TailraceError], reason: str
 ) -> None:
     async with running_broker() as broker:
@@ -349,7 +349,7 @@ async def test_a_failed_commit_fails_all_who_shared_it_and_the_offsets_are_given
 
 
 @on_loop
-async def test_batches_decided_after_their_topic_is_gone_are_refused_and_others_are_not() -> None:
+async def test_batches_decided_after_their_topic_is_gone_are_rejected_and_others_are_not() -> None:
     store = GatedStore()
     async with running_broker(store) as broker:
         await broker.topics.create("gone")

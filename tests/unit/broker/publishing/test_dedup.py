@@ -42,7 +42,7 @@ def remembered(store: MemoryStore, broker: Broker) -> tuple[int, int, int]:
 
 
 @on_loop
-async def test_an_id_that_was_published_before_is_a_duplicate_and_the_publisher_is_told() -> None:
+async def test_an_id_that_was_published_before_is_reported_as_a_duplicate() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", 4, options=BY_ID)
         (first,) = await broker.publisher.publish([Message("t", b"1", message_id="a")])
@@ -356,7 +356,7 @@ async def test_sequences_go_on_over_batches_that_were_duplicates() -> None:
 
 
 @on_loop
-async def test_a_raw_batch_that_cannot_be_decoded_is_refused_where_its_records_matter() -> None:
+async def test_a_raw_batch_that_cannot_be_decoded_is_rejected_where_its_records_matter() -> None:
     poison = RawBatch("t", 0, body_of(0x0C, 0, 0, 2, 1, 1, 0))
     async with running_broker() as broker:
         await broker.topics.create("t", options=BY_ID)

@@ -171,7 +171,7 @@ GOOD = Message("t", b"good")
     ],
 )
 @on_loop
-async def test_one_bad_message_refuses_all_and_changes_nothing(bad: Message, error: type[TailraceError], reason: str) -> None:
+async def test_one_bad_message_rejects_all_and_changes_nothing(bad: Message, error: type[TailraceError], reason: str) -> None:
     store = MemoryStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t")
@@ -185,7 +185,7 @@ async def test_one_bad_message_refuses_all_and_changes_nothing(bad: Message, err
 
 
 @on_loop
-async def test_a_refused_publish_does_not_move_the_round() -> None:
+async def test_a_rejected_publish_does_not_move_the_round() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", 3)
         with pytest.raises(UnknownTopicError):
@@ -286,7 +286,7 @@ async def test_a_publish_that_waited_for_room_gets_the_offsets_of_its_turn() -> 
 
 
 @on_loop
-async def test_a_publish_to_a_topic_deleted_meanwhile_is_refused_as_a_whole() -> None:
+async def test_a_publish_to_a_topic_deleted_meanwhile_is_rejected_as_a_whole() -> None:
     store = GatedStore()
     async with running_broker(store) as broker:
         await broker.topics.create("gone")

@@ -76,7 +76,7 @@ async def test_a_nack_that_made_a_dead_letter_can_be_repeated() -> None:
 
 
 @on_loop
-async def test_a_receipt_used_for_one_outcome_is_refused_for_another() -> None:
+async def test_a_receipt_used_for_one_outcome_is_rejected_for_another() -> None:
     async with running_broker() as broker:
         await broker.topics.create("jobs")
         await publish(broker, "jobs", b"a", b"b")

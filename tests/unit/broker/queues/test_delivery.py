@@ -171,11 +171,11 @@ async def test_groups_partitions_and_waiting_consumers_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("receipt", ["", "abc", "ä", "AAAA", "A" * 100])
-def test_an_invalid_receipt_is_refused(receipt: str) -> None:
+def test_an_invalid_receipt_is_rejected(receipt: str) -> None:
     async def ack(broker: Broker) -> None:
         await broker.topics.create("jobs")
         await QueueConsumer(broker).receive()
-        with pytest.raises(InvalidRequestError, match="no receipt"):
+        with pytest.raises(InvalidRequestError, match="not a receipt"):
             await broker.queues.acknowledge("workers", [receipt])
 
     async def run() -> None:

@@ -52,7 +52,7 @@ async def test_a_record_that_nobody_acknowledges_is_available_again_after_its_vi
 
 
 @on_loop
-async def test_an_ack_after_the_timeout_is_refused_even_before_the_record_is_released() -> None:
+async def test_an_ack_after_the_timeout_is_rejected_even_before_the_record_is_released() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         await broker.topics.create("jobs")
@@ -67,7 +67,7 @@ async def test_an_ack_after_the_timeout_is_refused_even_before_the_record_is_rel
 
 
 @on_loop
-async def test_an_ack_for_a_record_that_another_consumer_has_acquired_is_refused() -> None:
+async def test_an_ack_for_a_record_that_another_consumer_has_acquired_is_rejected() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         await broker.topics.create("jobs")

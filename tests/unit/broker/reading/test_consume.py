@@ -60,7 +60,7 @@ async def numbered(broker: Broker, count: int, partition: int = 0) -> None:
 @pytest.mark.parametrize(
     ("start", "first"), [(None, 0), (StartEdge.EARLIEST, 0), (StartEdge.LATEST, 5), (AtOffset(3), 3), (AtTime(0), 0)], ids=str
 )
-def test_without_a_group_a_read_begins_where_it_is_told_and_stores_nothing(start: object, first: int) -> None:
+def test_without_a_group_a_read_starts_where_the_request_says_and_stores_nothing(start: object, first: int) -> None:
     @on_loop
     async def run() -> None:
         async with running_broker() as broker:
@@ -179,7 +179,7 @@ async def test_a_read_that_waits_is_not_answered_by_an_abort() -> None:
 @pytest.mark.parametrize(
     ("upto", "error"), [(5, OffsetOutOfRangeError), (-1, OffsetOutOfRangeError), (1, OffsetRegressionError)]
 )
-def test_an_ack_beyond_the_end_or_backwards_is_refused(upto: int, error: type[TailraceError]) -> None:
+def test_an_ack_beyond_the_end_or_backwards_is_rejected(upto: int, error: type[TailraceError]) -> None:
     @on_loop
     async def run() -> None:
         async with running_broker() as broker:
@@ -208,7 +208,7 @@ async def test_an_outsider_does_not_ack_for_a_group_with_members() -> None:
 
 
 @on_loop
-async def test_a_group_that_retention_has_overtaken_is_told_how_to_go_on() -> None:
+async def test_a_group_that_retention_has_overtaken_learns_how_to_continue() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         await numbered(broker, 5)
@@ -279,7 +279,7 @@ async def test_the_edges_are_the_start_and_the_end() -> None:
 
 
 @on_loop
-async def test_an_offset_is_taken_from_start_to_end_and_refused_outside() -> None:
+async def test_an_offset_is_taken_from_start_to_end_and_rejected_outside() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         await timed(broker, 0, 0, 0)
@@ -306,7 +306,7 @@ async def test_a_time_means_the_first_record_at_or_after_it(codec: Compression, 
 
 
 @on_loop
-async def test_the_time_of_the_record_is_told_and_none_is_after_the_last() -> None:
+async def test_a_record_is_found_by_its_time_and_none_after_the_last() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         assert await broker.positions.at_time("t", 0, 0) is None

@@ -73,7 +73,7 @@ async def test_consumers_get_the_good_records_then_the_place_of_the_bad_ones(bad
 
 @every_kind
 @on_loop
-async def test_consumers_skip_bad_batches_by_choice_and_are_told_which(bad: bytes) -> None:
+async def test_consumers_skip_bad_batches_by_choice_and_learn_which(bad: bytes) -> None:
     async with opened(bad) as broker:
         with broker.answers.answer(skips_corrupt=True) as answer:
             found = await broker.consumers.consume(ConsumeRequest("t"), answer)

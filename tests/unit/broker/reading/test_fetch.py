@@ -109,7 +109,7 @@ async def test_one_fetch_is_bounded_by_the_server() -> None:
 
 
 @on_loop
-async def test_errors_are_told_at_once_and_for_their_partition_only() -> None:
+async def test_errors_are_returned_at_once_and_for_their_partition_only() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         await append(broker, raw("t", 0, b"v"))
@@ -127,7 +127,7 @@ async def test_errors_are_told_at_once_and_for_their_partition_only() -> None:
 
 @pytest.mark.parametrize("bounds", [{"min_bytes": -1}, {"max_bytes": -1}, {"max_wait_ms": -1}])
 @on_loop
-async def test_negative_bounds_are_refused(bounds: dict[str, Any]) -> None:
+async def test_negative_bounds_are_rejected(bounds: dict[str, Any]) -> None:
     async with running_broker() as broker:
         await broker.topics.create("t")
         with pytest.raises(InvalidRequestError, match="can't be below 0"):
@@ -336,7 +336,7 @@ async def test_a_new_topic_of_the_same_name_is_not_taken_for_the_old_one() -> No
 
 
 @on_loop
-async def test_a_reader_that_retention_overtakes_while_it_waits_is_told() -> None:
+async def test_a_reader_that_retention_overtakes_while_it_waits_gets_an_error() -> None:
     clock = ManualClock()
     async with running_broker(clock=clock) as broker:
         await broker.topics.create("t", options=options(retention_seconds=60))

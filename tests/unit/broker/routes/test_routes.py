@@ -113,7 +113,7 @@ async def test_routes_are_found_by_table_and_by_topic() -> None:
 
 
 @on_loop
-async def test_the_same_route_twice_is_refused_and_one_with_another_filter_is_not() -> None:
+async def test_the_same_route_twice_is_rejected_and_one_with_another_filter_is_not() -> None:
     async with running_broker() as broker:
         table = await made(broker)
         await broker.topics.create("app.new")
@@ -125,7 +125,7 @@ async def test_the_same_route_twice_is_refused_and_one_with_another_filter_is_no
 
 
 @on_loop
-async def test_of_two_same_routes_that_come_at_once_one_is_refused() -> None:
+async def test_of_two_same_routes_that_come_at_once_one_is_rejected() -> None:
     async with running_broker(GatedStore()) as broker:
         table = await made(broker)
         await broker.topics.create("app.new")
@@ -135,7 +135,7 @@ async def test_of_two_same_routes_that_come_at_once_one_is_refused() -> None:
 
 
 @on_loop
-async def test_a_route_is_not_refused_for_the_sake_of_one_that_comes_to_nothing() -> None:
+async def test_a_route_is_not_rejected_for_the_sake_of_one_that_comes_to_nothing() -> None:
     store = GatedStore()
     async with running_broker(store) as broker:
         table = await made(broker)
@@ -154,7 +154,7 @@ async def test_a_route_is_not_refused_for_the_sake_of_one_that_comes_to_nothing(
 
 
 @on_loop
-async def test_nobody_is_told_that_a_route_has_ended_before_it_has() -> None:
+async def test_the_end_of_a_route_is_announced_only_after_it_has_ended() -> None:
     store = GatedStore()
     async with running_broker(store) as broker:
         table = await made(broker)
@@ -190,7 +190,7 @@ async def test_drop_source_ends_all_routes_of_the_table_to_the_topic_and_no_othe
 
 
 @on_loop
-async def test_dropping_what_is_not_there_is_refused() -> None:
+async def test_dropping_what_is_not_there_is_rejected() -> None:
     async with running_broker() as broker:
         await made(broker)
         await broker.topics.create("app.new")

@@ -106,7 +106,7 @@ async def test_a_route_is_found_by_whoever_can_see_a_change_behind_it() -> None:
 
 
 @on_loop
-async def test_a_router_that_was_taken_over_is_told_nothing() -> None:
+async def test_a_router_that_was_taken_over_gets_nothing() -> None:
     async with running_sql() as sql:
         epoch = await chat(sql)
         await add(sql)

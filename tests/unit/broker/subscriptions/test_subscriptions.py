@@ -324,7 +324,7 @@ def garbled(batch: bytearray) -> bytearray:
 
 
 @on_loop
-async def test_a_cursor_beyond_the_end_is_refused_with_the_end() -> None:
+async def test_a_cursor_beyond_the_end_is_rejected_with_the_end() -> None:
     async with running_broker() as broker:
         await broker.topics.create("a")
         await write(broker, "a", b"0")

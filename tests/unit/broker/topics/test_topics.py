@@ -74,7 +74,7 @@ async def test_more_partitions_make_it_grow_and_keep_its_records() -> None:
 
 
 @on_loop
-async def test_fewer_partitions_are_refused() -> None:
+async def test_fewer_partitions_are_rejected() -> None:
     async with running_broker() as broker:
         topic = await broker.topics.create("t", 3)
         with pytest.raises(InvalidPartitionsError, match="has 3 partitions and can't shrink to 2"):
@@ -91,7 +91,7 @@ async def test_a_topic_has_at_least_one_partition(partitions: int) -> None:
 
 
 @on_loop
-async def test_settings_that_differ_are_refused_by_name_and_change_nothing() -> None:
+async def test_settings_that_differ_are_rejected_by_name_and_change_nothing() -> None:
     async with running_broker() as broker:
         topic = await broker.topics.create("t", 1, alias="tee", options=options(retention_seconds=60))
         with pytest.raises(TopicExistsError, match="retention_seconds is 60, not 90"):
@@ -103,7 +103,7 @@ async def test_settings_that_differ_are_refused_by_name_and_change_nothing() -> 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a..b", ".a", "a.", "a b", "ä", "a/b", "x" * 250, ".".join("a" * 17)])
 @on_loop
-async def test_illegal_names_are_refused(name: str) -> None:
+async def test_illegal_names_are_rejected(name: str) -> None:
     async with running_broker() as broker:
         with pytest.raises(InvalidTopicNameError):
             await broker.topics.create(name)
@@ -162,7 +162,7 @@ async def test_an_alteration_to_what_is_already_so_writes_nothing() -> None:
     ],
 )
 @on_loop
-async def test_impossible_settings_are_refused_by_name(setting: str, value: int) -> None:
+async def test_impossible_settings_are_rejected_by_name(setting: str, value: int) -> None:
     async with running_broker() as broker:
         with pytest.raises(ConfigurationError, match=f"{setting} is {value}"):
             await broker.topics.create("t", options=options(**{setting: value}))

@@ -95,7 +95,7 @@ async def test_the_first_offset_is_stored_with_the_first_batch_and_only_then() -
 
 
 @on_loop
-async def test_a_batch_outside_of_a_transaction_is_refused() -> None:
+async def test_a_batch_outside_of_a_transaction_is_rejected() -> None:
     async with running_broker() as broker:
         await broker.topics.create("t", 2)
         producer = await started(broker)

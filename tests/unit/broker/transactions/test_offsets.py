@@ -81,7 +81,7 @@ async def test_pending_offsets_are_unstable_until_the_transaction_ends() -> None
 
 
 @on_loop
-async def test_a_group_that_was_not_added_is_refused() -> None:
+async def test_a_group_that_was_not_added_is_rejected() -> None:
     async with running_broker() as broker:
         await with_records(broker)
         producer = await started(broker)
@@ -93,7 +93,7 @@ async def test_a_group_that_was_not_added_is_refused() -> None:
 
 
 @on_loop
-async def test_a_member_that_the_group_refuses_commits_nothing() -> None:
+async def test_a_member_that_the_group_rejects_commits_nothing() -> None:
     async with running_broker() as broker:
         await with_records(broker)
         producer = await started(broker, newer=True)
@@ -110,7 +110,7 @@ async def test_a_member_that_the_group_refuses_commits_nothing() -> None:
 
 
 @on_loop
-async def test_invalid_offsets_are_refused_one_by_one() -> None:
+async def test_invalid_offsets_are_rejected_one_by_one() -> None:
     async with running_broker() as broker:
         await with_records(broker)
         producer = await started(broker, newer=True)
