@@ -77,6 +77,7 @@ class Publisher(Closeable):
     def __init__(self, url: str, config: PublisherConfig | None = None) -> None:
         self.config = config or PublisherConfig()
         self._transport = Transport(url, self.config)
+        self._wait_seconds = self.config.api_timeout.total_seconds()
         self._name = uuid4().hex
         self._number = 0
         self._buffer: PublishBuffer[Delivery] = PublishBuffer(self.config)
@@ -155,7 +156,7 @@ class Publisher(Closeable):
     def _send(self, messages: list[msgspec.Raw], *, is_awaited: bool = False) -> Delivery:
         delivery = Delivery()
         pending = PendingMessages(messages, sum(map(len, messages)), delivery)
-        if not self._sender.put(pending, self.config.api_timeout.total_seconds(), is_awaited=is_awaited):
+        if not self._sender.put(pending, self._wait_seconds, is_awaited=is_awaited):
             raise OverloadedError(
                 f"{self._buffer.records} messages wait to be sent, as many as buffer_records and buffer_bytes allow, and there"
                 f" was no room for more within {self.config.api_timeout}; nothing was sent"
