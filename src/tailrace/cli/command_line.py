@@ -18,7 +18,7 @@ class CommandGroup(typer.Typer):
     def __init__(self, summary: str) -> None:
         super().__init__(
             help=summary,
-            cls=_Group,
+            cls=_CommandGroup,
             no_args_is_help=True,
             add_completion=False,
             rich_markup_mode="rich",
@@ -35,7 +35,7 @@ class _Command(TyperCommand):
         return _without_flag_types(super().get_params(ctx))
 
 
-class _Group(TyperGroup):
+class _CommandGroup(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_flag_types(super().get_params(ctx))
 

@@ -52,7 +52,7 @@ class ConfigEntry(NamedTuple):
     read_only: bool = False
 
 
-class _Setting(NamedTuple):
+class _TopicConfig(NamedTuple):
     name: str
     field: str
     type: ConfigType
@@ -101,7 +101,7 @@ def _show_bound(value: int | None, limits: Limits) -> str:
 
 
 _SETTINGS = (
-    _Setting(
+    _TopicConfig(
         "retention.ms",
         "retention_seconds",
         ConfigType.LONG,
@@ -109,7 +109,7 @@ _SETTINGS = (
         _show_span,
         "How long records are kept, in whole seconds; -1 keeps them forever.",
     ),
-    _Setting(
+    _TopicConfig(
         "retention.bytes",
         "retention_max_bytes",
         ConfigType.LONG,
@@ -117,7 +117,7 @@ _SETTINGS = (
         _show_bound,
         "Bytes kept of each partition; -1 keeps them all.",
     ),
-    _Setting(
+    _TopicConfig(
         "max.message.bytes",
         "max_message_bytes",
         ConfigType.INT,
@@ -125,7 +125,7 @@ _SETTINGS = (
         lambda value, limits: str(limits.batch_bytes if value is None else value),
         "Bytes of the largest record batch.",
     ),
-    _Setting(
+    _TopicConfig(
         "message.timestamp.type",
         "timestamps",
         ConfigType.STRING,
@@ -133,7 +133,7 @@ _SETTINGS = (
         lambda value, limits: "LogAppendTime" if value == "append" else "CreateTime",
         "Whether records keep the timestamp of the sender or get the time of their append.",
     ),
-    _Setting(
+    _TopicConfig(
         "tailrace.dedup",
         "dedup",
         ConfigType.STRING,
@@ -141,7 +141,7 @@ _SETTINGS = (
         lambda value, limits: value or NONE,
         "What makes a record a duplicate: its message_id header (id), or its key and value (content).",
     ),
-    _Setting(
+    _TopicConfig(
         "tailrace.dedup.window.ms",
         "dedup_window_seconds",
         ConfigType.LONG,
@@ -201,7 +201,7 @@ def show_configs(topic: Topic | None, settings: TopicSettings, limits: Limits) -
     return sorted(shown)
 
 
-def _parsed(setting: _Setting, value: str) -> Any:
+def _parsed(setting: _TopicConfig, value: str) -> Any:
     try:
         return setting.parse(value)
     except ConfigurationError as error:

@@ -90,7 +90,7 @@ class GroupOffsets:
         Any offset is accepted, as in Kafka: also one beyond the end, or below 0, which clients take for none.
         """
         check_group_name(group, self._limits)
-        targets: list[_Target] = []
+        targets: list[_CommitTarget] = []
         refusals: list[TailraceError | None] = []
         for commit in commits:
             try:
@@ -207,7 +207,7 @@ class GroupOffsets:
         self._names.committed(group, now_ms)
 
     async def _commit(
-        self, group: str, targets: "list[_Target]", reset: bool, check: Check | None, *, only_new: bool = False
+        self, group: str, targets: "list[_CommitTarget]", reset: bool, check: Check | None, *, only_new: bool = False
     ) -> None:
         if not targets:
             return
@@ -249,7 +249,7 @@ class GroupOffsets:
 
         await self._committer.submit(Change(decide, settled, failed))
 
-    def _checked(self, commit: OffsetCommit, *, any_offset: bool = False) -> "_Target":
+    def _checked(self, commit: OffsetCommit, *, any_offset: bool = False) -> "_CommitTarget":
         live = self._topics.get(commit.topic, commit.topic_uuid)
         partition = live.partition(commit.partition)
         bounds = self._store.bounds(partition)
@@ -266,10 +266,10 @@ class GroupOffsets:
                 f"the metadata of the offset has {size} bytes, more than offset_metadata_bytes allows"
                 f" ({self._limits.offset_metadata_bytes})"
             )
-        return _Target(live, partition, commit)
+        return _CommitTarget(live, partition, commit)
 
 
-class _Target(NamedTuple):
+class _CommitTarget(NamedTuple):
     live: LiveTopic
     partition: PartitionId
     commit: OffsetCommit

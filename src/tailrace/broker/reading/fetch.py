@@ -80,7 +80,7 @@ class Fetcher:
             del answers
             await answer.reserve(own_bytes)
         for target, found in zip(targets, answers, strict=True):
-            if found.batches and isinstance(target, _Target):
+            if found.batches and isinstance(target, _FetchTarget):
                 target.live.count_out(found.batches)
         return answers
 
@@ -101,26 +101,26 @@ class Fetcher:
         self._closed = True
         self._waiting.wake_all()
 
-    def _own_bytes(self, targets: "Sequence[_Target | PartitionBatches]", answers: Sequence[PartitionBatches]) -> int:
+    def _own_bytes(self, targets: "Sequence[_FetchTarget | PartitionBatches]", answers: Sequence[PartitionBatches]) -> int:
         """Return the bytes of the batches that are not shared with other readers."""
         return sum(
             sum(map(len, answer.batches))
             for target, answer in zip(targets, answers, strict=True)
             if answer.batches
-            and isinstance(target, _Target)
+            and isinstance(target, _FetchTarget)
             and not self._reader.is_shared(target.partition, target.request.offset)
         )
 
-    def _target(self, request: PartitionFetch) -> "_Target | PartitionBatches":
+    def _target(self, request: PartitionFetch) -> "_FetchTarget | PartitionBatches":
         try:
             live = self._topics.get(request.topic)
-            return _Target(request, live, live.partition(request.partition))
+            return _FetchTarget(request, live, live.partition(request.partition))
         except TailraceError as error:
             return _rejected(request, error)
 
     async def _fetch(
         self,
-        targets: "Sequence[_Target | PartitionBatches]",
+        targets: "Sequence[_FetchTarget | PartitionBatches]",
         min_bytes: int,
         max_bytes: int | None,
         max_wait_ms: int,
@@ -149,7 +149,7 @@ class Fetcher:
             seen = {
                 target.partition: _Seen(answer.bounds, answer.last_stable_offset)
                 for target, answer in zip(targets, answers, strict=True)
-                if isinstance(target, _Target)
+                if isinstance(target, _FetchTarget)
             }
             if self._has_moved(seen):
                 await asyncio.sleep(0)
@@ -157,7 +157,7 @@ class Fetcher:
                 await self._waiting.wait(seen, enough - found, deadline, isolation)
 
     async def _read_all(
-        self, targets: "Sequence[_Target | PartitionBatches]", terms: "_Terms"
+        self, targets: "Sequence[_FetchTarget | PartitionBatches]", terms: "_Terms"
     ) -> tuple[list[PartitionBatches], int]:
         answers = []
         found = 0
@@ -172,11 +172,11 @@ class Fetcher:
         return answers, found
 
     async def _read_ahead(
-        self, targets: "Sequence[_Target | PartitionBatches]", terms: "_Terms"
+        self, targets: "Sequence[_FetchTarget | PartitionBatches]", terms: "_Terms"
     ) -> Mapping[ReadAt, FetchedBatches | None]:
         wanted = []
         for target in targets:
-            if isinstance(target, _Target):
+            if isinstance(target, _FetchTarget):
                 with suppress(TailraceError):
                     if not terms.isolation or target.request.offset < self._look(target.partition).last_stable_offset:
                         wanted.append(terms.read_at(target))
@@ -186,7 +186,7 @@ class Fetcher:
             return {}  # raised again for each partition that still has to be read
 
     async def _read_one(
-        self, target: "_Target", terms: "_Terms", found: int, ahead: Mapping[ReadAt, FetchedBatches | None]
+        self, target: "_FetchTarget", terms: "_Terms", found: int, ahead: Mapping[ReadAt, FetchedBatches | None]
     ) -> PartitionBatches:
         topic, number, offset, max_bytes = target.request
         partition, isolation = target.partition, terms.isolation
@@ -234,7 +234,7 @@ class Fetcher:
         return _Seen(bounds, self._stable.of(partition, bounds))
 
 
-class _Target(NamedTuple):
+class _FetchTarget(NamedTuple):
     """A partition to read. It holds the topic's id, so that a new topic of the same name is not mistaken for it."""
 
     request: PartitionFetch
@@ -251,7 +251,7 @@ class _Terms(NamedTuple):
     oversize_alone: bool
     """Whether a batch that is larger than its partition's limit may only come first."""
 
-    def read_at(self, target: _Target) -> ReadAt:
+    def read_at(self, target: _FetchTarget) -> ReadAt:
         _, _, offset, max_bytes = target.request
         return ReadAt(target.partition, offset, min(max_bytes, self.budget))
 
@@ -263,10 +263,10 @@ class _Seen(NamedTuple):
     last_stable_offset: Offset
 
 
-def _has_left_out(isolation: Isolation, target: _Target | PartitionBatches, answer: PartitionBatches) -> bool:
+def _has_left_out(isolation: Isolation, target: _FetchTarget | PartitionBatches, answer: PartitionBatches) -> bool:
     """Return whether records did not fit into the answer: then the fetch does not wait for more."""
     end = answer.last_stable_offset if isolation else answer.bounds.end
-    return isinstance(target, _Target) and not answer.batches and target.request.offset < end
+    return isinstance(target, _FetchTarget) and not answer.batches and target.request.offset < end
 
 
 def _end_of(batch: Buffer) -> Offset:

@@ -44,7 +44,7 @@ from tailrace.wire.consumer_protocol import decode_assignment, decode_subscripti
 _log = logging.getLogger("tailrace.client")
 
 
-class _Topic(msgspec.Struct):
+class _AssignedTopic(msgspec.Struct):
     """What an assignment depends on."""
 
     name: str
@@ -58,7 +58,7 @@ class Membership:
         self._config = config
         self._path = f"/api/groups/{quote(config.group_id, safe='')}"
         self._topic = config.topic
-        self._assigned_topics: Mapping[str, _Topic] = {}
+        self._assigned_topics: Mapping[str, _AssignedTopic] = {}
         """For the leader: the topics whose partitions it has assigned."""
         self.member_id = NO_MEMBER
         self.generation = NO_GENERATION
@@ -170,7 +170,7 @@ class Membership:
 
     def _assign(self, members: list[GroupMember]) -> list[MemberAssignment]:
         subscriptions = {member.member_id: decode_subscription(member.metadata) for member in members}
-        found: dict[str, _Topic] = {}
+        found: dict[str, _AssignedTopic] = {}
         for name in sorted({name for names in subscriptions.values() for name in names}):
             try:
                 found[name] = self._describe(name)
@@ -183,10 +183,10 @@ class Membership:
     def _has_changed(self, max_seconds: float) -> bool:
         """Return whether the topic has other partitions than were assigned: it has grown, or was created again."""
         response = self._transport.send_once("GET", _path_of(self._topic), max_seconds=max_seconds)
-        return msgspec.json.decode(response, type=_Topic) != self._assigned_topics.get(self._topic)
+        return msgspec.json.decode(response, type=_AssignedTopic) != self._assigned_topics.get(self._topic)
 
-    def _describe(self, topic: str) -> _Topic:
-        return self._transport.get(_path_of(topic), _Topic)
+    def _describe(self, topic: str) -> _AssignedTopic:
+        return self._transport.get(_path_of(topic), _AssignedTopic)
 
 
 class Heartbeat:
