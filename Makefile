@@ -13,10 +13,10 @@ FIND_PYTHON := for name in $(or $(PYTHON),python3.14 python3.13 python3.12 pytho
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test chaos compat smoke fuzz check docs format bench lock clean
+.PHONY: help demo test chaos compat smoke differential fuzz check docs format bench lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(READY) ## the whole story on real processes: a table, routes, a kill in between, counts in = counts out
 	@$(BIN)/python -m demo
@@ -36,6 +36,9 @@ smoke: $(READY) ## the short form of what needs more than PyPI: clients of Java,
 	@$(BIN)/python -m tests.compat.prepare
 	@$(BIN)/pytest tests/compat/test_clients.py --others \
 		-k '(java or franz-go or kafkajs or kcat or spark) and (keyed or zstd or idempotent or consume or two-members or topics or transaction)' $(ARGS)
+
+differential: $(READY) ## ask PostgreSQL and Tailrace the same SQL and list what differs; ARGS='--subject json' picks a subject
+	@$(BIN)/python -m tests.differential.report $(ARGS)
 
 fuzz: $(READY) ## look for input that does harm, for five minutes; ARGS='--seconds 3600 --seed 7' for other runs
 	@$(BIN)/python -m tests.fuzz $(ARGS)

@@ -15,6 +15,7 @@ FIRST = (
     "tests/docs/test_tour.py",
     "tests/property",
     "tests/chaos",
+    "tests/differential",
 )
 
 

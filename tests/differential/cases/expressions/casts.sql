@@ -1,0 +1,229 @@
+1.5::int
+2.5::int
+-1.5::int
+-2.5::int
+CAST(1.5 AS INT)
+CAST('42' AS INTEGER)
+'42'::int
+' 42 '::int
+'4 2'::int
+''::int
+'abc'::int
+'1.5'::int
+'1e3'::int
+'99999999999'::int
+'0x1A'::int
+'1_000'::int
+int '5'
+'12'::smallint
+'40000'::smallint
+n::smallint
+n::bigint
+big::int
+small::int
+k::smallint
+k::text
+n::text
+big::text
+small::text
+x::text
+y::text
+1e20::double precision::text
+1e15::double precision::text
+1e16::double precision::text
+0.00001::double precision::text
+1e-7::double precision::text
+0.1::double precision::text
+100::double precision::text
+amount::text
+rate::text
+price::text
+price::int
+price::bigint
+price::double precision
+price::numeric
+price::numeric(10, 1)
+price::numeric(3, 2)
+price::numeric(5)
+amount::int
+amount::numeric(12, 4)
+y::int
+x::int
+x::bigint
+y::numeric
+y::numeric(10, 2)
+y::decimal(6, 1)
+0.1::double precision::numeric
+1e20::double precision::numeric
+k::numeric
+k::numeric(5, 2)
+k::decimal(10, 3)
+k::real
+1.1::real
+1.1::real::double precision
+16777217::real
+'1.5'::numeric
+'1.50'::numeric
+'1.505'::numeric(5, 2)
+'-1.505'::numeric(5, 2)
+'12345.678'::numeric(5, 2)
+'NaN'::numeric
+'Infinity'::numeric
+'1e3'::numeric
+' 1.5 '::numeric
+'abc'::numeric
+'1.5'::double precision
+'1e400'::double precision
+'inf'::double precision
+'nan'::double precision::text
+''::double precision
+flag::text
+flag::int
+k::boolean
+0::boolean
+2::boolean
+'true'::boolean
+'t'::boolean
+'yes'::boolean
+'on'::boolean
+'1'::boolean
+'off'::boolean
+'tr'::boolean
+'TRUE'::boolean
+' true '::boolean
+'maybe'::boolean
+''::boolean
+bool 'f'
+flag::bigint
+y::boolean
+t::text
+t::varchar
+word::varchar(3)
+word::char(3)
+CAST(word AS varchar(4))
+'abc'::text::varchar(1)
+k::varchar
+d::text
+ts::text
+d::timestamp
+d::timestamptz
+ts::date
+ts::time
+ts::timestamp
+ts::timestamptz
+'2024-02-29'::date
+'2023-02-29'::date
+'2024-2-9'::date
+'20240229'::date
+'Feb 29, 2024'::date
+'29 Feb 2024'::date
+'2024-02-29 10:00'::date
+'infinity'::date
+'epoch'::date
+'0044-03-15 BC'::date
+'2024-13-01'::date
+'abc'::date
+''::date
+date '2024-02-29'
+'2024-02-29 10:00'::timestamp
+'2024-02-29T10:00:00Z'::timestamptz
+'2024-02-29 10:00:00+02'::timestamptz
+'2024-02-29 10:00:00.123456789'::timestamp
+'2024-02-29 24:00:00'::timestamp
+'2024-02-29 25:00:00'::timestamp
+'2024-02-29'::timestamp
+timestamp '2024-02-29 10:00:00'
+timestamptz '2024-02-29 10:00:00-08'
+'10:30'::time
+'10:30:15.5'::time
+'25:00'::time
+'1 day'::interval
+'1 day 2 hours'::interval
+'P1Y2M3DT4H5M6S'::interval
+'1-2'::interval
+'abc'::interval
+'6f9619ff-8b86-d011-b42d-00cf4fc964ff'::uuid
+'6F9619FF8B86D011B42D00CF4FC964FF'::uuid
+'{6f9619ff-8b86-d011-b42d-00cf4fc964ff}'::uuid
+'6f9619ff'::uuid
+u::text
+t::uuid
+'\x00ff'::bytea
+'abc'::bytea
+'\xzz'::bytea
+b::text
+'abc\\def'::bytea
+'\101'::bytea
+'{"a": 1}'::json
+'{"a": 1}'::jsonb
+'{"b": 1, "a": 2, "b": 3}'::jsonb
+'{"b": 1, "a": 2, "b": 3}'::json
+'{a: 1}'::jsonb
+'1.50'::jsonb
+'1e3'::jsonb
+'"a"'::jsonb
+'null'::jsonb
+''::jsonb
+'[1, 2'::jsonb
+j::text
+'{"b":1,"a":[1,2]}'::jsonb::text
+'{"b":1,  "a":2}'::json::text
+'5'::jsonb::int
+'5.7'::jsonb::int
+'true'::jsonb::boolean
+'"a"'::jsonb::int
+'"5"'::jsonb::int
+'{1,2,3}'::int[]
+'{1,NULL,3}'::int[]
+'{}'::int[]
+'{a,"b c",NULL}'::text[]
+'{{1,2},{3,4}}'::int[]
+'{1,a}'::int[]
+'1,2'::int[]
+ARRAY['1', '2']::int[]
+nums::text[]
+nums::text
+tags::text
+nums::bigint[]
+NULL::int
+NULL::text
+NULL
+CAST(NULL AS numeric(5, 2))
+t::int
+t::numeric
+t::date
+k::date
+d::int
+ts::int
+u::int
+flag::numeric
+k::uuid
+65::"char"
+k::int4
+k::int8
+k::int2
+y::float8
+y::float4
+y::float
+price::decimal
+word::string
+word::blob
+TRY_CAST('a' AS INT)
+CAST(k AS unknown_type)
+pg_typeof(1)::text
+pg_typeof(1.5)::text
+pg_typeof('a')::text
+pg_typeof(k)::text
+pg_typeof(price)::text
+pg_typeof(y)::text
+pg_typeof(ts)::text
+pg_typeof(d)::text
+pg_typeof(j)::text
+pg_typeof(tags)::text
+pg_typeof(NULL)::text
+pg_typeof(k / 2)::text
+pg_typeof(k / 2.0)::text
+pg_typeof(now())::text
+pg_typeof(d - d)::text
+pg_typeof(ts - ts)::text
+pg_typeof(d + 1)::text

@@ -1,0 +1,145 @@
+k = 2
+k <> 2
+k != 2
+k < 2
+k <= 2
+k > 2
+k >= 2
+k = k
+n = big
+small < n
+k = 2.0
+price = 10.5
+price > k
+x > price
+y = 1.25
+amount = 0
+amount = 1.5
+rate > 0
+k = NULL
+NULL = NULL
+NULL <> 1
+k IS NULL
+k IS NOT NULL
+k ISNULL
+k NOTNULL
+k IS DISTINCT FROM 2
+k IS NOT DISTINCT FROM NULL
+k IS DISTINCT FROM NULL
+NULL IS DISTINCT FROM NULL
+k BETWEEN 1 AND 2
+k NOT BETWEEN 1 AND 2
+k BETWEEN 2 AND 1
+k BETWEEN SYMMETRIC 3 AND 1
+word BETWEEN 'b' AND 'd'
+d BETWEEN '1970-01-01' AND '2020-12-31'
+price BETWEEN 1 AND 10.50
+k IN (1, 2)
+k NOT IN (1, 2)
+k IN (1, NULL)
+k NOT IN (1, NULL)
+word IN ('apple', 'fig')
+word NOT IN ('apple')
+price IN (10.5, 9.99)
+k = ANY (ARRAY[1, 2])
+k = ALL (ARRAY[1, 2])
+k > ALL (ARRAY[0, 1])
+k < ANY (ARRAY[0, 2])
+k <> ALL ('{1,2}')
+k = ANY ('{1,2}'::int[])
+word = ANY (ARRAY['apple', NULL])
+'a' = ANY (tags)
+'a' <> ALL (tags)
+1 = ANY (nums)
+2 < ALL (nums)
+t = 'abc'
+t = ''
+t < 'b'
+t > 'Z'
+t >= 'é'
+t <> 'ABC'
+'a' < 'B'
+'a' = 'a '
+'abc' < 'abcd'
+'Z' < 'a'
+'é' > 'z'
+flag = true
+flag <> false
+flag
+NOT flag
+flag IS TRUE
+flag IS NOT TRUE
+flag IS FALSE
+flag IS NOT FALSE
+flag IS UNKNOWN
+flag IS NOT UNKNOWN
+flag = 't'
+flag = 'yes'
+flag > false
+true > false
+flag AND k > 1
+flag OR k > 1
+NOT (flag AND k > 1)
+flag AND NULL
+flag OR NULL
+true AND NULL
+false AND NULL
+true OR NULL
+NOT NULL
+flag AND 1 = 1
+k > 1 AND k < 4 OR word = 'fig'
+NOT k = 1
+d = '2024-02-29'
+d < '1970-01-01'
+d >= date '2000-01-01'
+ts = '2024-02-29'
+ts < '2000-01-01 00:00:00+00'
+ts >= timestamptz '2024-01-01 00:00:00+02'
+ts > d
+d = ts
+u = '6f9619ff-8b86-d011-b42d-00cf4fc964ff'
+u = '6F9619FF-8B86-D011-B42D-00CF4FC964FF'
+u < '11111111-1111-1111-1111-111111111111'
+u = 'abc'
+b = '\x00ff'
+b < '\x61'
+b = ''
+tags = ARRAY['a', 'abc']
+tags < ARRAY['b']
+nums = ARRAY[1, 2]
+nums < ARRAY[2]
+nums = '{1,2}'
+j = '{}'
+j = '{"b": true, "a": "1"}'
+j = '{"a": "1", "b": true}'
+j <> '[]'
+j = '12.5'
+(k, word) = (1, 'apple')
+(k, word) < (2, 'b')
+(k, word) IN ((1, 'apple'), (2, 'Banana'))
+ROW(k, 1) = ROW(2, 1)
+(k, NULL) IS NULL
+(NULL, NULL) IS NULL
+(k, price) IS DISTINCT FROM (1, 9.99)
+(date '2024-01-01', date '2024-02-01') OVERLAPS (date '2024-01-15', date '2024-03-01')
+-- Types that do not go together
+k = 'abc'
+k = '2'
+k = 2 OR word = 1
+word = 1
+flag = 1
+flag AND 1
+d = 5
+u = 5
+t > 5
+k = true
+'1' = 1
+'a' = 1
+d = 'yesterday-ish'
+ts = 'not a time'
+amount = 'abc'
+j = 'not json'
+nums = 1
+tags = 'a'
+NOT k
+k AND true
