@@ -41,6 +41,9 @@ POSTGRES_TYPES = {
 
 _NUMBERS = ("smallint", "integer", "bigint", "decimal", "double", "real")
 
+_NOT_SUPPORTED = "0A"
+"""The class of a refusal, which may come before the error that PostgreSQL finds."""
+
 Aspect = Literal["value", "type", "name", "order", "scale", "answered", "crash"]
 Outcome = Literal["equal", "refused", "both fail", "DIFFERENT"]
 
@@ -82,7 +85,9 @@ def judged(expected: Answer | Failure, found: Answer | Failure, *, ordered: bool
             return Verdict("DIFFERENT", ("crash",), shown(expected), shown(found))
         if isinstance(expected, Answer):
             return Verdict("refused", (), shown(expected), shown(found))
-        has_other_class = found.sqlstate and expected.sqlstate and found.sqlstate[:2] != expected.sqlstate[:2]
+        has_other_class = (
+            found.sqlstate and expected.sqlstate and found.sqlstate[:2] not in (expected.sqlstate[:2], _NOT_SUPPORTED)
+        )
         if has_other_class:
             return Verdict("DIFFERENT", ("type",), shown(expected), shown(found))
         return Verdict("both fail", (), shown(expected), shown(found))

@@ -1,0 +1,1 @@
+"""What a statement means: names and types resolved as PostgreSQL resolves them. Knows no engine."""

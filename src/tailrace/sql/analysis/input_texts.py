@@ -1,0 +1,346 @@
+"""Reads the text form of values as PostgreSQL's input functions do: `' 12 '` as an integer, `'yes'` as a boolean."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from tailrace.sql.analysis.errors import (
+    DATETIME_OVERFLOW,
+    INVALID_DATETIME,
+    INVALID_TEXT,
+    OUT_OF_RANGE,
+    AnalysisError,
+    UnsupportedError,
+)
+from tailrace.sql.analysis.types import SqlType
+
+_SPACES = " \t\n\r\v\f"
+_INTEGER = re.compile(r"[+-]?(\d+(_\d+)*|0[xX](_?[0-9a-fA-F]+)+|0[oO](_?[0-7]+)+|0[bB](_?[01]+)+)")
+_NUMBER = re.compile(r"[+-]?(\d+(_\d+)*(\.(\d+(_\d+)*)?)?|\.\d+(_\d+)*)([eE][+-]?\d+)?")
+_BITS = {"int2": 16, "int4": 32, "int8": 64}
+_WORDS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False, "1": True, "0": False}
+_TIMESTAMP = re.compile(
+    r"(\d{4,6})-(\d{1,2})-(\d{1,2})"
+    r"(?:[ T](\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?\s*(Z|z|UTC|utc|[+-]\d{1,2}(?::?\d{2})?)?)?"
+)
+_TIME = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?")
+_INTERVAL_PART = re.compile(r"([+-]?)\s*(\d*\.?\d+)\s*([a-zA-Z]+)|([+-]?)(\d+):(\d{1,2})(?::(\d{1,2})(\.\d+)?)?|(\d+)-(\d+)")
+_SECOND = 1_000_000
+_UNITS = {
+    name: size
+    for names, size in (
+        ("microsecond microseconds us usec usecs", (0, 0, 1)),
+        ("millisecond milliseconds ms msec msecs", (0, 0, 1_000)),
+        ("second seconds sec secs s", (0, 0, _SECOND)),
+        ("minute minutes min mins m", (0, 0, 60 * _SECOND)),
+        ("hour hours hr hrs h", (0, 0, 3_600 * _SECOND)),
+        ("day days d", (0, 1, 0)),
+        ("week weeks w", (0, 7, 0)),
+        ("month months mon mons", (1, 0, 0)),
+        ("year years yr yrs y", (12, 0, 0)),
+        ("decade decades dec decs", (120, 0, 0)),
+        ("century centuries cent c", (1_200, 0, 0)),
+    )
+    for name in names.split()
+}
+"""The months, days and microseconds of each unit."""
+
+
+class Interval(NamedTuple):
+    months: int = 0
+    days: int = 0
+    microseconds: int = 0
+
+
+def read_text(text: str, wanted: SqlType) -> object:
+    """Return the value of a text as a constant of this type. Raises `AnalysisError` as PostgreSQL does."""
+    if wanted.is_array:
+        return _array(text, wanted)
+    return _READERS[wanted.name](text, wanted)
+
+
+def _invalid(text: str, wanted: SqlType, sqlstate: str = INVALID_TEXT) -> AnalysisError:
+    return AnalysisError(sqlstate, f'invalid input syntax for type {wanted}: "{text}"')
+
+
+def _boolean(text: str, wanted: SqlType) -> bool:
+    word = text.strip(_SPACES).lower()
+    if word in ("o", ""):
+        raise _invalid(text, wanted)
+    for full, value in _WORDS.items():
+        if full.startswith(word):
+            return value
+    raise _invalid(text, wanted)
+
+
+def _integer(text: str, wanted: SqlType) -> int:
+    word = text.strip(_SPACES)
+    if not _INTEGER.fullmatch(word):
+        raise _invalid(text, wanted)
+    digits = word.lstrip("+-").replace("_", "")
+    value = int(digits, 0) if digits[:2].lower() in ("0x", "0o", "0b") else int(digits)
+    value = -value if word.startswith("-") else value
+    bits = _BITS[wanted.name]
+    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        raise AnalysisError(OUT_OF_RANGE, f'value "{text}" is out of range for type {wanted}')
+    return value
+
+
+def _float(text: str, wanted: SqlType) -> float:
+    word = text.strip(_SPACES)
+    named = word.lstrip("+-").lower()
+    if named in ("nan", "infinity", "inf"):
+        return float(word.lower())
+    if not _NUMBER.fullmatch(word) or "_" in word:
+        raise _invalid(text, wanted)
+    value = float(word)
+    if value in (float("inf"), float("-inf")):
+        raise AnalysisError(OUT_OF_RANGE, f'"{text}" is out of range for type {wanted}')
+    return value
+
+
+def _numeric(text: str, wanted: SqlType) -> Decimal:
+    word = text.strip(_SPACES)
+    if word.lstrip("+-").lower() in ("nan", "infinity", "inf"):
+        raise UnsupportedError(f'the numeric value "{word}" is not supported')
+    if _INTEGER.fullmatch(word) and not _NUMBER.fullmatch(word):
+        return Decimal(int(word.replace("_", ""), 0))
+    if not _NUMBER.fullmatch(word):
+        raise _invalid(text, wanted)
+    try:
+        value = Decimal(word.replace("_", ""))
+    except InvalidOperation:
+        raise _invalid(text, wanted) from None
+    return _fixed(value)
+
+
+def _fixed(value: Decimal) -> Decimal:
+    """Return the number without an exponent, as PostgreSQL keeps it: `1e2` is 100."""
+    return value.quantize(Decimal(1)) if value.as_tuple().exponent > 0 else value  # type: ignore[operator]
+
+
+def _text(text: str, wanted: SqlType) -> str:
+    if "\0" in text:
+        raise AnalysisError("22021", "a text can't hold the character 0")
+    if wanted.length is not None and len(text) > wanted.length:
+        if text[wanted.length :].strip(" "):
+            raise AnalysisError("22001", f"value too long for type {wanted}({wanted.length})")
+        return text[: wanted.length]
+    return text
+
+
+def _bytes(text: str, wanted: SqlType) -> bytes:
+    if text.startswith("\\x"):
+        try:
+            return bytes.fromhex(text[2:])
+        except ValueError:
+            raise AnalysisError(INVALID_PARAMETER_TEXT, f'invalid hexadecimal data: "{text[2:]}"') from None
+    out = bytearray()
+    at = 0
+    raw = text.encode()
+    while at < len(raw):
+        if raw[at] != 0x5C:
+            out.append(raw[at])
+            at += 1
+        elif raw[at + 1 : at + 2] == b"\\":
+            out.append(0x5C)
+            at += 2
+        elif re.fullmatch(rb"[0-3][0-7][0-7]", raw[at + 1 : at + 4]):
+            out.append(int(raw[at + 1 : at + 4], 8))
+            at += 4
+        else:
+            raise _invalid(text, wanted)
+    return bytes(out)
+
+
+INVALID_PARAMETER_TEXT = "22023"
+
+
+def _moment(text: str, wanted: SqlType) -> tuple[datetime, timedelta | None]:
+    word = text.strip(_SPACES)
+    if word.lower() in ("infinity", "-infinity", "now", "today", "tomorrow", "yesterday", "epoch"):
+        if word.lower() == "epoch":
+            return datetime(1970, 1, 1), timedelta()  # noqa: DTZ001
+        raise UnsupportedError(f'the {wanted} "{word}" is not supported; write a date, or use now()')
+    found = _TIMESTAMP.fullmatch(word)
+    if found is None:
+        if re.search(r"\d", word) and re.search(r"[-/: ]", word):
+            raise UnsupportedError(
+                f'the {wanted} "{text}" is not supported in this form; write it as 2026-01-31 13:45:00.5+02:00'
+            )
+        raise _invalid(text, wanted, INVALID_DATETIME)
+    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    offset = None if zone is None else _offset(zone)
+    extra = timedelta()
+    microsecond = 0
+    if fraction is not None:
+        microsecond = int(Decimal(f"0.{fraction}").quantize(Decimal("0.000001")) * 1_000_000)
+    if microsecond == 1_000_000:
+        microsecond, extra = 0, timedelta(seconds=1)
+    if (hour, int(minute or 0), int(second or 0)) == ("24", 0, 0):
+        hour, extra = "0", extra + timedelta(days=1)
+    if second == "60":
+        second, extra = "0", extra + timedelta(minutes=1)
+    try:
+        moment = datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), microsecond)  # noqa: DTZ001
+        return moment + extra, offset
+    except (ValueError, OverflowError):
+        raise AnalysisError(DATETIME_OVERFLOW, f'date/time field value out of range: "{text}"') from None
+
+
+def _offset(zone: str) -> timedelta:
+    if zone.lower() in ("z", "utc"):
+        return timedelta()
+    digits = zone[1:].replace(":", "")
+    hours, minutes = (int(digits), 0) if len(digits) <= 2 else (int(digits[:-2]), int(digits[-2:]))
+    size = timedelta(hours=hours, minutes=minutes)
+    return -size if zone.startswith("-") else size
+
+
+def _date(text: str, wanted: SqlType) -> date:
+    return _moment(text, wanted)[0].date()
+
+
+def _timestamp(text: str, wanted: SqlType) -> datetime:
+    return _moment(text, wanted)[0]
+
+
+def _timestamptz(text: str, wanted: SqlType) -> datetime:
+    moment, offset = _moment(text, wanted)
+    return (moment - (offset or timedelta())).replace(tzinfo=UTC)
+
+
+def _time(text: str, wanted: SqlType) -> time:
+    found = _TIME.fullmatch(text.strip(_SPACES))
+    if found is None:
+        raise _invalid(text, wanted, INVALID_DATETIME)
+    hour, minute, second, fraction = found.groups()
+    try:
+        return time(int(hour), int(minute), int(second or 0), int((fraction or "0").ljust(6, "0")[:6]))
+    except ValueError:
+        raise AnalysisError(DATETIME_OVERFLOW, f'date/time field value out of range: "{text}"') from None
+
+
+def _interval(text: str, wanted: SqlType) -> Interval:
+    word = text.strip(_SPACES)
+    ago = word.lower().endswith(" ago")
+    rest = word[:-4] if ago else word
+    months = days = 0
+    micros = Decimal(0)
+    at = 0
+    while at < len(rest):
+        if rest[at] in _SPACES:
+            at += 1
+            continue
+        found = _INTERVAL_PART.match(rest, at)
+        if found is None:
+            raise UnsupportedError(f'the interval "{text}" is not supported in this form; write it as 1 day 02:03:04')
+        sign, amount, unit, clock_sign, hours, minutes, seconds, fraction, _, month_count = found.groups()
+        if month_count is not None:
+            raise UnsupportedError(f'the interval "{text}" is not supported in this form; write it as 1 year 2 months')
+        if unit is not None:
+            if unit.lower() not in _UNITS:
+                raise _invalid(text, wanted, INVALID_DATETIME)
+            m, d, u = _UNITS[unit.lower()]
+            number = Decimal(amount) * (-1 if sign == "-" else 1)
+            whole = int(number)
+            part = number - whole
+            months += whole * m
+            days += whole * d
+            micros += whole * u + part * u
+            if part and m:
+                more = part * m
+                months += int(more)
+                part_days = (more - int(more)) * 30
+                days += int(part_days)
+                micros += (part_days - int(part_days)) * 86_400_000_000
+            if part and d:
+                more = part * d
+                days += int(more)
+                micros += (more - int(more)) * 86_400_000_000
+        else:
+            size = int(hours) * 3_600_000_000 + int(minutes) * 60_000_000 + int(seconds or 0) * 1_000_000
+            size += int(Decimal(fraction or "0") * 1_000_000)
+            micros += -size if clock_sign == "-" else size
+        at = found.end()
+    if not rest.strip(_SPACES):
+        raise _invalid(text, wanted, INVALID_DATETIME)
+    factor = -1 if ago else 1
+    return Interval(months * factor, days * factor, int(micros.to_integral_value()) * factor)
+
+
+def _uuid(text: str, wanted: SqlType) -> UUID:
+    word = text.strip("{}").replace("-", "")
+    if not re.fullmatch(r"[0-9a-fA-F]{32}", word):
+        raise _invalid(text, wanted)
+    return UUID(word)
+
+
+def _json(text: str, wanted: SqlType) -> str:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        raise _invalid(text, SqlType("json")) from None
+    return text
+
+
+def _array(text: str, wanted: SqlType) -> list[object]:
+    word = text.strip(_SPACES)
+    if not (word.startswith("{") and word.endswith("}")):
+        raise AnalysisError(INVALID_TEXT, f'malformed array literal: "{text}"')
+    items: list[object] = []
+    inner = word[1:-1]
+    if not inner.strip(_SPACES):
+        return items
+    at = 0
+    while True:
+        while at < len(inner) and inner[at] in _SPACES:
+            at += 1
+        if at < len(inner) and inner[at] == "{":
+            raise UnsupportedError("arrays of more than one dimension are not supported")
+        if at < len(inner) and inner[at] == '"':
+            found = re.compile(r'"((?:[^"\\]|\\.)*)"\s*').match(inner, at)
+            if found is None:
+                raise AnalysisError(INVALID_TEXT, f'malformed array literal: "{text}"')
+            items.append(read_text(re.sub(r"\\(.)", r"\1", found[1]), wanted.element))
+        else:
+            found = re.compile(r"((?:[^,\"{}\\]|\\.)+)").match(inner, at)
+            if found is None:
+                raise AnalysisError(INVALID_TEXT, f'malformed array literal: "{text}"')
+            item = found[1].strip(_SPACES)
+            items.append(None if item.upper() == "NULL" else read_text(re.sub(r"\\(.)", r"\1", item), wanted.element))
+        at = found.end()
+        if at >= len(inner):
+            return items
+        if inner[at] != ",":
+            raise AnalysisError(INVALID_TEXT, f'malformed array literal: "{text}"')
+        at += 1
+
+
+_READERS: dict[str, Callable[[str, SqlType], object]] = {
+    "bool": _boolean,
+    "int2": _integer,
+    "int4": _integer,
+    "int8": _integer,
+    "float4": _float,
+    "float8": _float,
+    "numeric": _numeric,
+    "text": _text,
+    "varchar": _text,
+    "bpchar": _text,
+    "name": _text,
+    "bytea": _bytes,
+    "date": _date,
+    "time": _time,
+    "timestamp": _timestamp,
+    "timestamptz": _timestamptz,
+    "interval": _interval,
+    "uuid": _uuid,
+    "json": _json,
+    "jsonb": _json,
+}

@@ -1,0 +1,121 @@
+"""Which columns a name can mean: those of the FROM items around an expression, the nearest first."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tailrace.model.suggestions import did_you_mean
+from tailrace.sql.analysis.errors import AMBIGUOUS_COLUMN, UNDEFINED_COLUMN, UNDEFINED_TABLE, AnalysisError
+from tailrace.sql.analysis.tree import ColumnReference, Expression, NamedRelation
+from tailrace.sql.analysis.types import SqlType
+
+
+@dataclass(slots=True, eq=False)
+class ScopeColumn:
+    name: str
+    expression: Expression
+    is_hidden: bool = False
+    """Whether `*` leaves it out."""
+
+
+@dataclass(slots=True, eq=False)
+class ScopeRelation:
+    """The columns of a FROM item under the names by which a statement can call it."""
+
+    qualifiers: Sequence[str]
+    """The alias, or the name with and without its namespace. Empty for a join."""
+    columns: Sequence[ScopeColumn]
+    source: NamedRelation | None = None
+    merged: frozenset[str] = frozenset()
+    """Columns that a USING shows elsewhere: reached by a qualifier alone."""
+    is_visible: bool = True
+    """Whether names can reach it; not so while LATERAL is not written."""
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    parent: "Scope | None" = None
+    relations: list[ScopeRelation] = field(default_factory=list)
+    joined: list[ScopeColumn] = field(default_factory=list)
+    """Columns that USING and NATURAL have merged."""
+
+    def find(self, name: str, qualifier: str | None, location: int) -> Expression:
+        """Return the column of a name. Raises `AnalysisError` if there is none, or more than one."""
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope._here(name, qualifier)
+            if len(found) > 1:
+                raise AnalysisError(AMBIGUOUS_COLUMN, f'column reference "{name}" is ambiguous', location)
+            if found:
+                return _located(found[0].expression, location)
+            if qualifier is not None and scope._has(qualifier):
+                raise AnalysisError(
+                    UNDEFINED_COLUMN, f"column {qualifier}.{name} does not exist{self._hint(name, qualifier)}", location
+                )
+            scope = scope.parent
+        if qualifier is not None:
+            raise AnalysisError(UNDEFINED_TABLE, f'missing FROM-clause entry for table "{qualifier}"', location)
+        raise AnalysisError(UNDEFINED_COLUMN, f'column "{name}" does not exist{self._hint(name, None)}', location)
+
+    def relation(self, qualifier: str) -> ScopeRelation | None:
+        """Return the FROM item of this name, here or around."""
+        scope: Scope | None = self
+        while scope is not None:
+            for one in scope.relations:
+                if one.is_visible and qualifier in one.qualifiers:
+                    return one
+            scope = scope.parent
+        return None
+
+    def all_columns(self) -> Iterator[ScopeColumn]:
+        """Yield what `*` stands for."""
+        yield from self.joined
+        for one in self.relations:
+            for column in one.columns:
+                if not column.is_hidden and column.name not in one.merged:
+                    yield column
+
+    def _here(self, name: str, qualifier: str | None) -> list[ScopeColumn]:
+        if qualifier is None:
+            merged = [column for column in self.joined if column.name == name]
+            if merged:
+                return merged
+        return [
+            column
+            for one in self.relations
+            if one.is_visible and (qualifier in one.qualifiers if qualifier is not None else name not in one.merged)
+            for column in one.columns
+            if column.name == name
+        ]
+
+    def _has(self, qualifier: str) -> bool:
+        return any(one.is_visible and qualifier in one.qualifiers for one in self.relations)
+
+    def _hint(self, name: str, qualifier: str | None) -> str:
+        names: list[str] = []
+        scope: Scope | None = self
+        while scope is not None:
+            for one in scope.relations:
+                if qualifier is None or qualifier in one.qualifiers:
+                    names += [column.name for column in one.columns]
+            scope = scope.parent
+        return did_you_mean(name, names)
+
+
+def _located(expression: Expression, location: int) -> Expression:
+    if isinstance(expression, ColumnReference):
+        return ColumnReference(
+            expression.type,
+            expression.relation,
+            expression.column,
+            expression.is_json_text,
+            location=location,
+        )
+    return expression
+
+
+def columns_of(number: int, names: Sequence[str], types: Sequence[SqlType]) -> list[ScopeColumn]:
+    """Return the columns of a subquery, which the engine knows as `c1`, `c2` and so on."""
+    return [
+        ScopeColumn(name, ColumnReference(sql_type, number, f"c{at}"))
+        for at, (name, sql_type) in enumerate(zip(names, types, strict=True), 1)
+    ]

@@ -1,0 +1,136 @@
+"""The types of expressions, by PostgreSQL's names.
+
+A numeric carries its precision and scale as far as they are known before any value is: a column has those of its declaration,
+a sum of two has the larger scale. Engines with decimals of a fixed scale need that; to the rules of PostgreSQL it is one type.
+"""
+
+import msgspec
+
+from tailrace.model.table import ColumnKind, ColumnType
+
+_OF_COLUMN: dict[ColumnKind, str] = {
+    "boolean": "bool",
+    "smallint": "int2",
+    "integer": "int4",
+    "bigint": "int8",
+    "double": "float8",
+    "decimal": "numeric",
+    "text": "text",
+    "bytes": "bytea",
+    "date": "date",
+    # A column of this kind holds an instant in UTC, whichever way it was declared.
+    "timestamp": "timestamptz",
+    "uuid": "uuid",
+    "json": "jsonb",
+}
+_TO_COLUMN: dict[str, ColumnKind] = {name: kind for kind, name in _OF_COLUMN.items()} | {
+    "float4": "double",
+    "varchar": "text",
+    "bpchar": "text",
+    "name": "text",
+    "unknown": "text",
+    "json": "json",
+    "timestamp": "timestamp",
+    "time": "text",
+    "interval": "text",
+}
+
+
+class SqlType(msgspec.Struct, frozen=True):
+    name: str
+    """PostgreSQL's short name: `int4`, `timestamptz`. That of an array is the name of its elements and `[]`."""
+    precision: int | None = None
+    scale: int | None = None
+    """Digits after the point, if all values of this numeric have as many."""
+    length: int | None = None
+    """The `n` of `varchar(n)` and `char(n)`."""
+
+    @property
+    def is_array(self) -> bool:
+        return self.name.endswith("[]")
+
+    @property
+    def element(self) -> "SqlType":
+        return SqlType(self.name[:-2], self.precision, self.scale, self.length)
+
+    @property
+    def array(self) -> "SqlType":
+        return SqlType(f"{self.name}[]", self.precision, self.scale, self.length)
+
+    @property
+    def plain(self) -> "SqlType":
+        """Return the type without precision, scale and length."""
+        return SqlType(self.name)
+
+    def __str__(self) -> str:
+        """Return the name that PostgreSQL prints."""
+        if self.is_array:
+            return f"{self.element}[]"
+        return _PRINTED.get(self.name, self.name)
+
+
+_PRINTED = {
+    "bool": "boolean",
+    "int2": "smallint",
+    "int4": "integer",
+    "int8": "bigint",
+    "float4": "real",
+    "float8": "double precision",
+    "varchar": "character varying",
+    "bpchar": "character",
+    "time": "time without time zone",
+    "timestamp": "timestamp without time zone",
+    "timestamptz": "timestamp with time zone",
+}
+
+BOOL = SqlType("bool")
+INT2 = SqlType("int2")
+INT4 = SqlType("int4")
+INT8 = SqlType("int8")
+FLOAT4 = SqlType("float4")
+FLOAT8 = SqlType("float8")
+NUMERIC = SqlType("numeric")
+TEXT = SqlType("text")
+BYTEA = SqlType("bytea")
+DATE = SqlType("date")
+TIME = SqlType("time")
+TIMESTAMP = SqlType("timestamp")
+TIMESTAMPTZ = SqlType("timestamptz")
+INTERVAL = SqlType("interval")
+UUID = SqlType("uuid")
+JSONB = SqlType("jsonb")
+UNKNOWN = SqlType("unknown")
+"""The type of a string constant or a null until what stands around it decides."""
+RECORD = SqlType("record")
+
+INTEGERS = frozenset(("int2", "int4", "int8"))
+FLOATS = frozenset(("float4", "float8"))
+TEXTS = frozenset(("text", "varchar", "bpchar", "name"))
+_DIGITS = {"int2": 5, "int4": 10, "int8": 19}
+
+
+def of_column(column: ColumnType) -> SqlType:
+    """Return the type of a column's values in expressions."""
+    if column.kind == "list":
+        return of_column(column.element or ColumnType("text")).array
+    if column.kind == "decimal":
+        return SqlType("numeric", column.precision, (column.scale or 0) if column.precision is not None else None)
+    return SqlType(_OF_COLUMN[column.kind])
+
+
+def to_column(sql_type: SqlType) -> ColumnType:
+    """Return the type of a result column."""
+    if sql_type.is_array:
+        return ColumnType("list", element=to_column(sql_type.element))
+    if sql_type.name == "numeric":
+        return ColumnType("decimal", precision=sql_type.precision, scale=sql_type.scale)
+    return ColumnType(_TO_COLUMN[sql_type.name])
+
+
+def digits_of(sql_type: SqlType) -> tuple[int, int] | None:
+    """Return the precision and scale of a number whose scale is fixed, or `None`."""
+    if sql_type.name in _DIGITS:
+        return _DIGITS[sql_type.name], 0
+    if sql_type.name == "numeric" and sql_type.precision is not None and sql_type.scale is not None:
+        return sql_type.precision, sql_type.scale
+    return None

@@ -1,0 +1,1 @@
+"""Analyzed queries in DuckDB's SQL, with PostgreSQL's meaning."""

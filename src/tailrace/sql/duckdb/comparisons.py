@@ -1,0 +1,22 @@
+"""Comparisons of values of every type."""
+
+from tailrace.sql.duckdb.numbers import of_numerics
+from tailrace.sql.duckdb.templates import Template, expanded
+
+_COMPARED = ("=", "<>", "<", "<=", ">", ">=")
+_NAMES = {"=": "eq", "<>": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+
+
+def _comparisons() -> dict[str, Template]:
+    entries: dict[str, Template] = {}
+    for operator in _COMPARED:
+        plain = f"({{0}} {operator} {{1}})"
+        for kind in ("{int}", "{float}", "{moment}", "{string}"):
+            entries[f"{kind} {operator} {kind}"] = plain
+        entries[f"{{plain}} {operator} {{plain}}"] = plain
+        entries[f"numeric {operator} numeric"] = of_numerics(plain, f"numeric_{_NAMES[operator]}")
+        entries[f"anyarray {operator} anyarray"] = plain
+    return entries
+
+
+COMPARISONS: dict[str, Template] = expanded(_comparisons())

@@ -1,0 +1,488 @@
+"""Writes analyzed queries in DuckDB's SQL.
+
+Nothing is left to DuckDB's own resolution: FROM items are called `t1`, `t2` and so on and the columns of subqueries `c1`, `c2`,
+constants and parameters have their type written out, and each function is one of `functions.py`, which means what PostgreSQL's
+does. Where there is none the query is refused, with the place of the call.
+
+A numeric of a fixed scale is a DECIMAL. One whose scale depends on its values is a VARCHAR that holds the number as PostgreSQL
+prints it ("loose"); the functions of `numerics.py` compute with those.
+"""
+
+# Texts of SQL are made here from analyzed trees; names and constants are quoted where they are written.
+# ruff: noqa: S608
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from uuid import UUID
+
+from tailrace.sql.analysis.errors import UnsupportedError
+from tailrace.sql.analysis.input_texts import Interval, read_text
+from tailrace.sql.analysis.tree import (
+    Aggregate,
+    AnalyzedQuery,
+    AnyOrAll,
+    ArrayItem,
+    ArrayOf,
+    BooleanTest,
+    Call,
+    Case,
+    Cast,
+    Coalesce,
+    ColumnReference,
+    Constant,
+    CteRelation,
+    CurrentTime,
+    DistinctTest,
+    Element,
+    Expression,
+    Extreme,
+    FromItem,
+    FunctionRelation,
+    Grouping,
+    GroupingOf,
+    InList,
+    Join,
+    Logical,
+    NamedRelation,
+    NullIf,
+    NullTest,
+    Parameter,
+    QueryRelation,
+    Select,
+    SetOperation,
+    Slice,
+    SortKey,
+    Subquery,
+    Values,
+    WindowCall,
+    WindowFrame,
+)
+from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.duckdb.functions import AGGREGATES, FUNCTIONS, ROW_FUNCTIONS, cast_template
+from tailrace.sql.duckdb.templates import AggregateCall, is_loose
+
+_TYPES = {
+    "bool": "BOOLEAN",
+    "int2": "SMALLINT",
+    "int4": "INTEGER",
+    "int8": "BIGINT",
+    "float4": "FLOAT",
+    "float8": "DOUBLE",
+    "bytea": "BLOB",
+    "date": "DATE",
+    "time": "TIME",
+    "timestamp": "TIMESTAMP",
+    "timestamptz": "TIMESTAMP",
+    "interval": "INTERVAL",
+    "uuid": "UUID",
+    "json": "JSON",
+    "jsonb": "JSON",
+}
+_PLAIN_COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
+
+
+def duckdb_type(sql_type: SqlType) -> str:
+    """Return the type in which DuckDB holds values of a type."""
+    if sql_type.is_array:
+        return f"{duckdb_type(sql_type.element)}[]"
+    if sql_type.name == "numeric":
+        return "VARCHAR" if is_loose(sql_type) else f"DECIMAL({sql_type.precision}, {sql_type.scale})"
+    return _TYPES.get(sql_type.name, "VARCHAR")
+
+
+class DuckDbRenderer:
+    """Writes one statement. `parameters` are the values of `$1`, `$2` and so on."""
+
+    def __init__(self, parameters: Sequence[object] = (), now: datetime | None = None) -> None:
+        self._parameters = parameters
+        self._now = now or datetime.now(UTC)
+        self._items: list[str] = []
+
+    # Queries
+
+    def query(self, query: AnalyzedQuery) -> str:
+        """Return the text of a query whose columns are `c1`, `c2` and so on."""
+        head = ""
+        if query.ctes:
+            tables = []
+            for cte in query.ctes:
+                columns = ", ".join(f"c{at}" for at in range(1, len(cte.query.types) + 1))
+                hint = {True: " MATERIALIZED", False: " NOT MATERIALIZED", None: ""}[cte.materialized]
+                tables.append(f"cte_{cte.number}({columns}) AS{hint} ({self.query(cte.query)})")
+            recursive = "RECURSIVE " if any(cte.is_recursive for cte in query.ctes) else ""
+            head = f"WITH {recursive}{', '.join(tables)} "
+        if isinstance(query, Select):
+            body = self._select(query)
+        elif isinstance(query, SetOperation):
+            body = self._set_operation(query)
+        elif isinstance(query, Values):
+            body = self._values(query)
+        else:
+            raise UnsupportedError("this query is not supported")
+        return head + body + self._tail(query)
+
+    def _tail(self, query: AnalyzedQuery) -> str:
+        text = ""
+        if query.order:
+            text += f" ORDER BY {', '.join(self._ordered(query, key) for key in query.order)}"
+        if query.limit is not None:
+            text += f" LIMIT {self.expression(query.limit)}"
+        if query.offset is not None:
+            text += f" OFFSET {self.expression(query.offset)}"
+        return text
+
+    def _ordered(self, query: AnalyzedQuery, key: SortKey) -> str:
+        if isinstance(query, Select):
+            at = next((at for at, column in enumerate(query.columns, 1) if column.expression is key.expression), None)
+            text = f"c{at}" if at is not None else self.expression(key.expression)
+        else:
+            text = key.expression.column if isinstance(key.expression, ColumnReference) else ""
+        return self._sorted(text, key)
+
+    def _sorted(self, text: str, key: SortKey) -> str:
+        direction = "DESC" if key.is_descending else "ASC"
+        nulls = "FIRST" if key.nulls_first else "LAST"
+        return f"{self._sortable(text, key.expression)} {direction} NULLS {nulls}"
+
+    def _sortable(self, text: str, expression: Expression) -> str:
+        if is_loose(expression.type):
+            return f"numeric_sort_key({text})"
+        if expression.type.name in ("json", "jsonb", "xid") or expression.type.element.name in ("json", "jsonb"):
+            return f"jsonb_sort_key({text})"
+        return text
+
+    def _select(self, query: Select) -> str:
+        columns = [f"{self.expression(column.expression)} AS c{at}" for at, column in enumerate(query.columns, 1)]
+        distinct = ""
+        if query.is_distinct:
+            distinct = "DISTINCT "
+        elif query.distinct_on:
+            distinct = f"DISTINCT ON ({', '.join(map(self.expression, query.distinct_on))}) "
+        text = f"SELECT {distinct}{', '.join(columns) or 'NULL AS c0'}"
+        if query.sources:
+            text += f" FROM {', '.join(map(self._from, query.sources))}"
+        if query.where is not None:
+            text += f" WHERE {self.expression(query.where)}"
+        if query.groups:
+            text += f" GROUP BY {', '.join(map(self._grouping, query.groups))}"
+        if query.having is not None:
+            text += f" HAVING {self.expression(query.having)}"
+        return text
+
+    def _grouping(self, group: Grouping) -> str:
+        if group.kind == "simple":
+            items = ", ".join(map(self.expression, group.expressions))
+            return items if len(group.expressions) == 1 else f"({items})"
+        name = {"rollup": "ROLLUP", "cube": "CUBE", "sets": "GROUPING SETS"}[group.kind]
+        return f"{name} ({', '.join(map(self._grouping, group.parts))})"
+
+    def _set_operation(self, query: SetOperation) -> str:
+        sides = [self._as_types(side, query.types) for side in (query.left, query.right)]
+        operator = f"{query.operator} ALL" if query.is_all else query.operator
+        united = f"{sides[0]} {operator} {sides[1]}"
+        if not query.order and query.limit is None and query.offset is None:
+            return united
+        columns = ", ".join(f"c{at}" for at in range(1, len(query.types) + 1))
+        # The whole is a subquery, so that ORDER BY sorts by its columns.
+        return f"SELECT {columns} FROM ({united}) AS united"
+
+    def _as_types(self, query: AnalyzedQuery, types: Sequence[SqlType]) -> str:
+        """Return a side of a set operation with its columns cast to these types."""
+        columns = [
+            f"{self._cast_text(f'side.c{at}', mine, wanted)} AS c{at}"
+            for at, (mine, wanted) in enumerate(zip(query.types, types, strict=True), 1)
+        ]
+        return f"(SELECT {', '.join(columns)} FROM ({self.query(query)}) AS side)"
+
+    def _values(self, query: Values) -> str:
+        rows = ", ".join(
+            f"({', '.join(self._as_type(item, wanted) for item, wanted in zip(row, query.types, strict=True))})"
+            for row in query.rows
+        )
+        columns = ", ".join(f"c{at}" for at in range(1, len(query.types) + 1))
+        return f"SELECT {columns} FROM (VALUES {rows}) AS listed({columns})"
+
+    def _as_type(self, item: Expression, wanted: SqlType) -> str:
+        return self._cast_text(self.expression(item), item.type, wanted)
+
+    # FROM
+
+    def _from(self, item: FromItem) -> str:
+        match item:
+            case NamedRelation():
+                return f"scan_{item.number} AS t{item.number}"
+            case CteRelation():
+                return f"cte_{item.cte} AS t{item.number}"
+            case QueryRelation():
+                lateral = "LATERAL " if item.is_lateral else ""
+                return f"{lateral}({self.query(item.query)}) AS t{item.number}"
+            case FunctionRelation():
+                return self._function_relation(item)
+            case Join():
+                return self._join(item)
+        raise UnsupportedError("this item of FROM is not supported")
+
+    def _join(self, join: Join) -> str:
+        left, right = self._from(join.left), self._from(join.right)
+        right = f"({right})" if isinstance(join.right, Join) else right
+        if join.kind == "cross" or join.condition is None:
+            return f"{left} CROSS JOIN {right}"
+        return f"{left} {join.kind.upper()} JOIN {right} ON {self.expression(join.condition)}"
+
+    def _function_relation(self, item: FunctionRelation) -> str:
+        call = item.call
+        if not isinstance(call, Call):
+            raise UnsupportedError("this function is not supported in FROM", call.location)
+        rows = ROW_FUNCTIONS.get(call.signature.key)
+        if rows is None:
+            if call.signature.is_set:
+                raise UnsupportedError(f"the function {call.signature.name} is not supported", call.location)
+            return f"(SELECT {self.expression(call)} AS c1) AS t{item.number}"
+        arguments = [self.expression(one) for one in call.arguments]
+        listed = rows.render(arguments, call)
+        columns = [f"item.c{at} AS c{at}" for at in range(1, rows.columns + 1)] if rows.columns > 1 else ["item AS c1"]
+        if item.with_ordinality:
+            columns.append(f"place AS c{rows.columns + 1}")
+        return (
+            f"LATERAL (SELECT {', '.join(columns)} FROM (SELECT unnest(list_value) AS item, "
+            f"generate_subscripts(list_value, 1) AS place FROM (SELECT {listed} AS list_value)) ORDER BY place)"
+            f" AS t{item.number}"
+        )
+
+    # Expressions
+
+    def expression(self, node: Expression) -> str:
+        """Return the text of an expression. Every result can stand as an operand of anything."""
+        match node:
+            case Constant():
+                return self._constant(node.value, node.type)
+            case Parameter():
+                return self._parameter(node)
+            case ColumnReference():
+                return f"t{node.relation}.{quoted(node.column)}"
+            case Call():
+                return self._call(node)
+            case Cast():
+                return self._cast(node)
+            case Logical():
+                return self._logical(node)
+            case NullTest():
+                return f"({self._inside(node.argument)} IS {'NOT ' if node.is_negated else ''}NULL)"
+            case BooleanTest():
+                wanted = {True: "TRUE", False: "FALSE", None: "NULL"}[node.wanted]
+                distinct = "IS DISTINCT FROM" if node.is_negated else "IS NOT DISTINCT FROM"
+                return f"({self._inside(node.argument)} {distinct} {wanted})"
+            case DistinctTest():
+                word = "IS NOT DISTINCT FROM" if node.is_negated else "IS DISTINCT FROM"
+                return f"({self._comparable(node.left)} {word} {self._comparable(node.right)})"
+            case Case():
+                branches = "".join(
+                    f" WHEN {self.expression(when)} THEN {self._branch(then, node)}" for when, then in node.branches
+                )
+                otherwise = f" ELSE {self._branch(node.otherwise, node)}" if node.otherwise is not None else ""
+                return f"(CASE{branches}{otherwise} END)"
+            case Coalesce():
+                return f"coalesce({', '.join(self._branch(one, node) for one in node.arguments)})"
+            case Extreme():
+                return self._extreme(node)
+            case NullIf():
+                return f"(CASE WHEN {self._inside(node.equal)} THEN NULL ELSE {self._inside(node.left)} END)"
+            case ArrayOf():
+                items = ", ".join(self._as_type(one, node.type.element) for one in node.items)
+                return f"[{items}]::{duckdb_type(node.type)}"
+            case Element():
+                return f"array_element({self._inside(node.array)}, {self._inside(node.index)})"
+            case Slice():
+                bounds = [self.expression(one) if one is not None else "NULL" for one in (node.lower, node.upper)]
+                return f"array_slice_of({self._inside(node.array)}, {', '.join(bounds)})"
+            case AnyOrAll():
+                return self._any_or_all(node)
+            case ArrayItem():
+                return self._items[-1]
+            case InList():
+                tests = " OR ".join(map(self.expression, node.comparisons))
+                return f"(NOT ({tests}))" if node.is_negated else f"({tests})"
+            case CurrentTime():
+                return self._current_time(node.type)
+            case Aggregate():
+                return self._aggregate(node, "")
+            case WindowCall():
+                return self._window(node)
+            case GroupingOf():
+                return f"CAST(grouping({', '.join(map(self.expression, node.arguments))}) AS INTEGER)"
+            case Subquery():
+                return self._subquery(node)
+        raise UnsupportedError(f"{type(node).__name__} is not supported", node.location)
+
+    def _inside(self, node: Expression | None) -> str:
+        return "NULL" if node is None else self.expression(node)
+
+    def _branch(self, node: Expression | None, whole: Expression) -> str:
+        return "NULL" if node is None else self._as_type(node, whole.type)
+
+    def _comparable(self, node: Expression | None) -> str:
+        """Return an operand in a form in which equal values are equal to DuckDB."""
+        text = self._inside(node)
+        return text if node is None else self._sortable(text, node)
+
+    def _call(self, node: Call) -> str:
+        found = FUNCTIONS.get(node.signature.key)
+        if found is None:
+            raise UnsupportedError(f"{_shown(node)} is not supported", node.location)
+        arguments = [self.expression(one) for one in node.arguments]
+        return found(arguments, node) if callable(found) else found.format(*arguments)
+
+    def _logical(self, node: Logical) -> str:
+        if node.operator == "not":
+            return f"(NOT {self.expression(node.arguments[0])})"
+        return f"({f' {node.operator.upper()} '.join(map(self.expression, node.arguments))})"
+
+    def _extreme(self, node: Extreme) -> str:
+        arguments = [self._branch(one, node) for one in node.arguments]
+        if is_loose(node.type):
+            name = "numeric_greatest" if node.is_greatest else "numeric_least"
+            return f"{name}([{', '.join(arguments)}])"
+        return f"{'greatest' if node.is_greatest else 'least'}({', '.join(arguments)})"
+
+    def _any_or_all(self, node: AnyOrAll) -> str:
+        variable = f"item_{len(self._items) + 1}"
+        self._items.append(variable)
+        try:
+            comparison = self._inside(node.comparison)
+        finally:
+            self._items.pop()
+        tests = f"list_transform({self._inside(node.array)}, lambda {variable}: {comparison})"
+        return f"{'all_of' if node.is_all else 'any_of'}({tests})"
+
+    def _current_time(self, sql_type: SqlType) -> str:
+        return self._cast_text(self._constant(self._now, SqlType("timestamptz")), SqlType("timestamptz"), sql_type)
+
+    def _aggregate(self, node: Aggregate, over: str) -> str:
+        found = AGGREGATES.get(node.signature.key)
+        if found is None:
+            raise UnsupportedError(f"the function {node.signature.name} is not supported", node.location)
+        arguments = [self.expression(one) for one in node.arguments]
+        keys = [self._sorted(self.expression(key.expression), key) for key in node.order]
+        within = [self._sorted(self.expression(key.expression), key) for key in node.within_group]
+        condition = self.expression(node.condition) if node.condition is not None else None
+        return found(AggregateCall(node, arguments, keys, within, condition, over))
+
+    def _window(self, node: WindowCall) -> str:
+        parts = []
+        if node.partition:
+            parts.append(f"PARTITION BY {', '.join(self._comparable(one) for one in node.partition)}")
+        if node.order:
+            parts.append(f"ORDER BY {', '.join(self._sorted(self.expression(key.expression), key) for key in node.order)}")
+        if node.frame is not None:
+            parts.append(self._frame(node.frame))
+        if not isinstance(node.call, Aggregate):
+            raise UnsupportedError("this window function is not supported", node.location)
+        return self._aggregate(node.call, f" OVER ({' '.join(parts)})")
+
+    def _frame(self, frame: WindowFrame) -> str:
+        start = f"{self.expression(frame.start_offset)} {frame.start}" if frame.start_offset is not None else frame.start
+        end = f"{self.expression(frame.end_offset)} {frame.end}" if frame.end_offset is not None else frame.end
+        exclude = f" EXCLUDE {frame.exclude}" if frame.exclude else ""
+        return f"{frame.mode} BETWEEN {start} AND {end}{exclude}"
+
+    def _subquery(self, node: Subquery) -> str:
+        if node.query is None:
+            raise UnsupportedError("this subquery is not supported", node.location)
+        text = self.query(node.query)
+        match node.kind:
+            case "exists":
+                return f"EXISTS ({text})"
+            case "scalar":
+                return f"({text})"
+            case "array":
+                return f"(SELECT coalesce(list(c1), []) FROM ({text}) AS listed)"
+        name = "ALL" if node.kind == "all" else "ANY"
+        plain = node.comparison
+        if (
+            isinstance(plain, Call)
+            and plain.signature.name in _PLAIN_COMPARISONS
+            and not any(is_loose(one.type) for one in plain.arguments)
+        ):
+            left, right = map(self.expression, plain.arguments)
+            return f"({left} {plain.signature.name} {name} (SELECT {right} FROM ({text}) AS t{node.relation}))"
+        tests = f"SELECT coalesce(list({self._inside(plain)}), []) FROM ({text}) AS t{node.relation}"
+        return f"{'all_of' if node.kind == 'all' else 'any_of'}(({tests}))"
+
+    # Casts and constants
+
+    def _cast(self, node: Cast) -> str:
+        source = node.argument
+        if source.type.name == "text" and node.type.name == "jsonb" and not node.is_explicit:
+            return f"record_json({self.expression(source)})"
+        return self._cast_text(self.expression(source), source.type, node.type, is_explicit=node.is_explicit)
+
+    def _cast_text(self, text: str, source: SqlType, target: SqlType, *, is_explicit: bool = False) -> str:
+        if source == target or (
+            source.name == target.name and duckdb_type(source) == duckdb_type(target) and target.length is None
+        ):
+            return text
+        if source.is_array and target.is_array:
+            inner = self._cast_text("item", source.element, target.element, is_explicit=is_explicit)
+            return f"list_transform({text}, lambda item: {inner})"
+        template = cast_template(source, target, is_loose(source), is_loose(target))
+        if template is None:
+            raise UnsupportedError(f"a cast from {source} to {target} is not supported")
+        return template.format(
+            text, type=duckdb_type(target), length=target.length, scale=target.scale, precision=target.precision
+        )
+
+    def _parameter(self, node: Parameter) -> str:
+        value = self._parameters[node.number - 1]
+        if isinstance(value, str) and node.type.name not in ("text", "varchar", "bpchar", "unknown"):
+            value = read_text(value, node.type)
+        return self._constant(value, node.type)
+
+    def _constant(self, value: object, sql_type: SqlType) -> str:
+        kind = duckdb_type(sql_type)
+        match value:
+            case None:
+                return f"NULL::{kind}"
+            case bool():
+                return "true" if value else "false"
+            case float():
+                return f"'{value!r}'::{kind}"
+            case int():
+                return f"({value})::{kind}" if value < 0 else f"{value}::{kind}"
+            case Decimal():
+                return f"'{value:f}'::{kind}"
+            case str():
+                return f"{literal(value)}::{kind}" if kind != "VARCHAR" else literal(value)
+            case bytes():
+                return f"unhex('{value.hex()}')"
+            case datetime():
+                moment = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+                return f"'{moment.isoformat(' ')}'::TIMESTAMP"
+            case date() | time():
+                return f"'{value.isoformat()}'::{kind}"
+            case Interval():
+                return f"(to_months({value.months}) + to_days({value.days}) + to_microseconds({value.microseconds}))"
+            case UUID():
+                return f"'{value}'::UUID"
+            case list() | tuple():
+                return f"[{', '.join(self._constant(item, sql_type.element) for item in value)}]::{kind}"
+        raise UnsupportedError(f"a constant of the type {sql_type} is not supported")
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    # DuckDB ends the text of a query at a character 0, so such a string is sent in hexadecimal.
+    if "\0" in text:
+        return f"decode(unhex('{text.encode().hex()}'))"
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _shown(node: Call) -> str:
+    name = node.signature.name
+    types = [str(one.type) for one in node.arguments]
+    if name.isidentifier():
+        return f"the function {name}({', '.join(types)})"
+    return f"the operator {types[0]} {name} {types[1]}" if len(types) == 2 else f"the operator {name} {types[0]}"

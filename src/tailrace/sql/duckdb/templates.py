@@ -1,0 +1,90 @@
+"""Templates: how a call of PostgreSQL's catalog is written in DuckDB's SQL.
+
+A template has the arguments as `{0}`, `{1}`; a function of Python makes the text where it depends on more than that. What is
+not listed is refused. The files of `macros/` and `python_functions.py` define what DuckDB does not have or does otherwise. Each
+entry is held equal to a real PostgreSQL by the differential test.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from tailrace.sql.analysis.tree import Aggregate, Call
+from tailrace.sql.analysis.types import SqlType, digits_of
+
+MAX_PRECISION = 38
+"""The digits of DuckDB's largest decimal."""
+Template = str | Callable[[Sequence[str], Call], str]
+
+_GROUPS = {
+    "int": ("int2", "int4", "int8"),
+    "float": ("float4", "float8"),
+    "string": ("text", "varchar", "bpchar"),
+    "moment": ("date", "timestamp", "timestamptz"),
+    "plain": ("bool", "text", "bytea", "uuid", "date", "time", "timestamp", "timestamptz", "interval"),
+    "any": ("anyelement", "anyarray", "anynonarray", "anycompatible", "anycompatiblearray"),
+}
+
+
+def expanded(entries: Mapping[str, Template]) -> dict[str, Template]:
+    """Return the entries with a key for each type of a group: `{int} + {int}` stands for nine."""
+    result: dict[str, Template] = {}
+    for key, template in entries.items():
+        for one in _expansions(key):
+            result.setdefault(one, template)
+    return result
+
+
+def _expansions(key: str) -> Iterator[str]:
+    pieces = key.replace("}", "{").split("{")
+    names = pieces[1::2]
+    for chosen in product(*(_GROUPS[name] for name in names)):
+        filled = list(pieces)
+        filled[1::2] = chosen
+        yield "".join(filled)
+
+
+def is_loose(sql_type: SqlType) -> bool:
+    """Return whether a numeric is held as text, because its scale depends on its values."""
+    digits = digits_of(sql_type)
+    return sql_type.name == "numeric" and (digits is None or digits[0] > MAX_PRECISION)
+
+
+class AggregateCall:
+    """An aggregate that is to be written: `call('sum')` is the call of DuckDB's function with all clauses."""
+
+    def __init__(
+        self,
+        node: Aggregate,
+        arguments: Sequence[str],
+        order: Sequence[str],
+        within: Sequence[str],
+        condition: str | None,
+        over: str,
+    ) -> None:
+        self.node = node
+        self.arguments = arguments
+        self.within = within
+        self._order = order
+        self._condition = condition
+        self._over = over
+
+    def __call__(self, name: str, *arguments: str, ordered: bool = False) -> str:
+        given = ", ".join(arguments or self.arguments)
+        distinct = "DISTINCT " if self.node.is_distinct else ""
+        order = f" ORDER BY {', '.join(self._order)}" if ordered and self._order else ""
+        condition = f" FILTER (WHERE {self._condition})" if self._condition is not None else ""
+        return f"{name}({distinct}{given}{order}){condition}{self._over}"
+
+
+AggregateTemplate = Callable[[AggregateCall], str]
+
+
+class RowFunction(NamedTuple):
+    """A function that returns rows: the text of a list, of structs with `c1`, `c2` and so on where it has several columns."""
+
+    template: Template
+    columns: int = 1
+
+    def render(self, arguments: Sequence[str], call: Call) -> str:
+        return self.template(arguments, call) if callable(self.template) else self.template.format(*arguments)

@@ -1,0 +1,58 @@
+"""Values of results: from what Arrow holds to the Python values that `Result` documents."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from tailrace.sql.analysis.types import SqlType
+
+_MICROSECONDS_PER_SECOND = 1_000_000
+
+
+def python_values(column: pa.Array | pa.ChunkedArray, sql_type: SqlType) -> list[Any]:
+    """Return the values of a column of a result."""
+    convert = _converter(sql_type)
+    values: list[Any] = column.to_pylist()
+    return values if convert is None else [None if value is None else convert(value) for value in values]
+
+
+def _converter(sql_type: SqlType) -> Callable[[Any], Any] | None:
+    if sql_type.is_array:
+        inner = _converter(sql_type.element)
+        return None if inner is None else lambda items: [None if item is None else inner(item) for item in items]
+    match sql_type.name:
+        case "numeric":
+            return Decimal
+        case "timestamptz":
+            return _in_utc
+        case "json" | "jsonb":
+            return msgspec.json.decode
+        case "interval":
+            return interval_text
+    return None
+
+
+def _in_utc(value: datetime) -> datetime:
+    return value.replace(tzinfo=UTC)
+
+
+def interval_text(value: Any) -> str:
+    """Return an interval as PostgreSQL prints it. It is a tuple of months, days and nanoseconds."""
+    months, days, nanoseconds = value
+    years, months = int(months / 12), months - 12 * int(months / 12)
+    parts = [
+        f"{amount} {unit}" if amount in (1,) else f"{amount} {unit}s"
+        for amount, unit in ((years, "year"), (months, "mon"), (days, "day"))
+        if amount
+    ]
+    micros = nanoseconds // 1_000
+    if micros or not parts:
+        sign = "-" if micros < 0 else "+" if any(part.startswith("-") for part in parts) else ""
+        seconds, fraction = divmod(abs(micros), _MICROSECONDS_PER_SECOND)
+        clock = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        parts.append(f"{clock}.{fraction:06}".rstrip("0") if fraction else clock)
+    return " ".join(parts)

@@ -1,0 +1,147 @@
+"""Runs queries through the analysis and DuckDB alone, without a server: `python -m tests.differential.engine [subject ...]`.
+
+It takes seconds where the whole judge takes minutes, so it is what one works with. The tables are those of PostgreSQL.
+"""
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import duckdb
+import pgparse
+
+from tailrace.sql.analysis.errors import AnalysisError
+from tailrace.sql.analysis.queries import QueryAnalyzer, RelationColumn
+from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.duckdb.render import DuckDbRenderer, duckdb_type
+from tailrace.sql.duckdb.session import prepare
+from tailrace.sql.duckdb.values import python_values
+from tests.differential.answers import POSTGRES_TYPES, Answer, AnswerColumn, Failure, Verdict, comparable, judged, worst
+from tests.differential.contexts import expected_expression, is_ordered
+from tests.differential.corpus import Case, written_cases
+from tests.differential.postgres import Postgres, running_postgres
+from tests.differential.schema import TABLES
+
+_NAMES = {
+    "boolean": "bool", "smallint": "int2", "integer": "int4", "bigint": "int8", "double": "float8", "bytes": "bytea",
+    "timestamp": "timestamptz", "json": "jsonb",
+}  # fmt: skip
+
+
+class DuckDbEngine:
+    def __init__(self, postgres: Postgres) -> None:
+        self._connection = duckdb.connect(config={"threads": "1"})
+        self._connection.execute("SET TimeZone = 'UTC'")
+        prepare(self._connection)
+        self._tables: dict[str, list[RelationColumn]] = {}
+        for table in TABLES:
+            columns = [RelationColumn(name, _sql_type(kind)) for name, kind in table.columns.items()]
+            self._tables[table.name] = columns
+            described = ", ".join(f'"{column.name}" {duckdb_type(column.type)}' for column in columns)
+            self._connection.execute(f"CREATE TABLE {table.name} ({described})")
+            answer = postgres.run(f"SELECT * FROM {table.name}")
+            assert isinstance(answer, Answer)
+            for row in answer.rows:
+                values = [_stored(value, column.type) for value, column in zip(row, columns, strict=True)]
+                self._connection.execute(f"INSERT INTO {table.name} VALUES ({', '.join('?' * len(values))})", values)
+
+    def run(self, text: str) -> Answer | Failure:
+        try:
+            (statement,) = pgparse.parse(text)
+            analyzer = QueryAnalyzer(self._tables.get)
+            query = analyzer.analyze(statement["stmt"])
+            rendered = DuckDbRenderer(now=datetime.now(UTC)).query(query)
+        except pgparse.PGQueryError as error:
+            return Failure("42601", str(error))
+        except AnalysisError as error:
+            return Failure(error.sqlstate, error.message)
+        except Exception as error:  # noqa: BLE001
+            return Failure(None, f"{type(error).__name__}: {error}", is_crash=True)
+        try:
+            for relation in analyzer.relations:
+                self._connection.execute(f"CREATE OR REPLACE TEMP VIEW scan_{relation.number} AS SELECT * FROM {relation.name}")
+            table = self._connection.execute(rendered).to_arrow_table()
+        except duckdb.Error as error:
+            return Failure(*_error(error, rendered))
+        columns = [AnswerColumn(name, _type_name(one)) for name, one in zip(query.names, query.types, strict=True)]
+        if not columns:
+            return Answer(columns, [[]] * len(table))
+        values = [python_values(column, one) for column, one in zip(table.columns, query.types, strict=True)]
+        return Answer(columns, [[comparable(value) for value in row] for row in zip(*values, strict=True)])
+
+
+def _sql_type(kind: str) -> SqlType:
+    if kind.endswith("[]"):
+        return _sql_type(kind[:-2]).array
+    found = re.fullmatch(r"decimal\((\d+), (\d+)\)", kind)
+    if found is not None:
+        return SqlType("numeric", int(found[1]), int(found[2]))
+    return SqlType(_NAMES.get(kind, kind))
+
+
+def _type_name(sql_type: SqlType) -> str:
+    return _type_name(sql_type.element) + "[]" if sql_type.is_array else POSTGRES_TYPES[sql_type.name]
+
+
+def _stored(value: Any, sql_type: SqlType) -> Any:
+    if value is None:
+        return None
+    if sql_type.name == "jsonb":
+        return json.dumps(value, ensure_ascii=False)
+    return value
+
+
+def _error(error: duckdb.Error, rendered: str) -> tuple[str | None, str]:
+    text = str(error)
+    found = re.search(r"\[([0-9A-Z]{5})\] (.*)", text)
+    if found is not None:
+        return found[1], found[2]
+    if isinstance(error, duckdb.OutOfRangeException):
+        return "22003", text
+    if isinstance(error, duckdb.ConversionException):
+        return "22P02", text
+    if "must appear in the GROUP BY" in text:
+        return "42803", text
+    if "More than one row returned by a subquery" in text:
+        return "21000", text
+    return None, f"{text.splitlines()[0]}   in   {rendered}"
+
+
+def judge_case(engine: DuckDbEngine, postgres: Postgres, case: Case) -> Verdict:
+    if case.kind == "query":
+        return judged(postgres.run(case.text), engine.run(case.text), ordered=is_ordered(case.text), names=True)
+    expected = expected_expression(postgres, case.text)
+    verdict = judged(expected.whole, engine.run(f"SELECT {case.text} AS value FROM v ORDER BY id"), ordered=True, names=False)
+    ids = expected.answered_ids
+    if isinstance(expected.whole, Answer) or not ids:
+        return verdict
+    answers = [answer for answer in expected.rows if isinstance(answer, Answer)]
+    part = Answer(answers[0].columns, [row for answer in answers for row in answer.rows])
+    found = engine.run(f"SELECT {case.text} AS value FROM v WHERE id IN ({', '.join(map(str, ids))}) ORDER BY id")
+    return worst(verdict, judged(part, found, ordered=True, names=False))
+
+
+def main(subjects: Sequence[str]) -> None:
+    """Print what differs and what is refused, of all subjects or of those that are named."""
+    with running_postgres() as postgres:
+        engine = DuckDbEngine(postgres)
+        totals: dict[str, Counter[str]] = {}
+        for case in written_cases():
+            if subjects and case.subject not in subjects:
+                continue
+            verdict = judge_case(engine, postgres, case)
+            totals.setdefault(case.subject, Counter())[verdict.outcome] += 1
+            if verdict.outcome in ("DIFFERENT", "refused"):
+                sys.stdout.write(f"{verdict}  {case.subject}: {case.text}\n    P {verdict.expected}\n    T {verdict.found}\n")
+        for subject, counts in totals.items():
+            sys.stdout.write(f"{subject:<20} {dict(counts)}\n")
+        total = sum(totals.values(), Counter())
+        sys.stdout.write(f"{'all':<20} {dict(total)}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
