@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 import pgparse
+import pyarrow as pa
 
 from tailrace.sql.analysis.errors import AnalysisError
 from tailrace.sql.analysis.queries import QueryAnalyzer, RelationColumn
@@ -64,7 +65,7 @@ class DuckDbEngine:
         try:
             for relation in analyzer.relations:
                 self._connection.execute(f"CREATE OR REPLACE TEMP VIEW scan_{relation.number} AS SELECT * FROM {relation.name}")
-            table = self._connection.execute(rendered).to_arrow_table()
+            table: pa.Table = self._connection.execute(rendered).to_arrow_table()
         except duckdb.Error as error:
             return Failure(*_error(error, rendered))
         columns = [AnswerColumn(name, _type_name(one)) for name, one in zip(query.names, query.types, strict=True)]
