@@ -1,7 +1,7 @@
 """The history of a run: one line of JSON per invocation, completion, fault and sample, in the order in which they happened.
 
 A worker writes an `Invoked` before a call and one `Completed` with the same `call` after it. The outcome is never guessed: `OK`
-and `FAILED` are what the server said, `UNKNOWN` is anything else (a time-out, a cut connection, a killed worker). A call
+and `FAILED` are what the server said, `UNKNOWN` is anything else (a timeout, a cut connection, a killed worker). A call
 without a completion counts as unknown. The checker (`chaos/checker/`) reads nothing but these lines, so an old
 run can be judged again.
 

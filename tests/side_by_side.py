@@ -1,6 +1,6 @@
 """How the tests are shared out when they run side by side (`pytest -n 3`, as `make test` does).
 
-Three, also on two cores: a test that waits for a time-out or a disk leaves its core to others.
+Three, also on two cores: a test that waits for a timeout or a disk leaves its core to others.
 
 A file stays on one worker, for its module's fixtures. Folders whose fixtures are dearer than their tests (a Spark, a process of
 each Kafka client) stay on one worker whole. What takes longest comes first, so that no worker is left alone with it.

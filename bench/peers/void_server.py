@@ -51,7 +51,7 @@ _REQUEST_HEAD = Struct(">hhih")
 _RESPONSE_HEAD = Struct(">iib")
 _INT32 = Struct(">i")
 _BEFORE_TOPICS = 1 + 1 + 2 + 4
-"""No tags of the header, no transactional id, acks, time-out."""
+"""No tags of the header, no transactional id, acks, timeout."""
 
 
 class VoidServer:

@@ -223,7 +223,7 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(record.state == "out" for record in self.known.values()))
     @rule()
     def use_a_late_receipt(self) -> None:
-        """Let a visibility time-out pass without running the deadlines."""
+        """Let a visibility timeout pass without running the deadlines."""
         record = next(record for record in self.known.values() if record.state == "out")
         self.clock.advance(max(0, record.due_ms - self.now_ms))
         (late,) = [delivery for _, delivery in self.issued if delivery.receipt == record.receipt]

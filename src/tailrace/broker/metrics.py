@@ -220,7 +220,7 @@ NUMBERS = (
     ),
     BrokerMetric(
         "transactions_timed_out",
-        "Transactions aborted after their time-out.",
+        "Transactions aborted after their timeout.",
         lambda services: services.transaction_services.timed_out,
     ),
     _store_metric("commits", "Commits made durable.", lambda stats: stats.commits),

@@ -1,4 +1,4 @@
-"""Settings of the broker: intervals of background jobs, time-outs of consumer groups, and the node number."""
+"""Settings of the broker: intervals of background jobs, timeouts of consumer groups, and the node number."""
 
 import msgspec
 
@@ -17,11 +17,11 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     group_initial_delay_ms: int = 100
     """How long the first rebalance of an empty group waits for more members."""
     group_min_session_ms: int = 6_000
-    """The shortest session time-out that a member may ask for."""
+    """The shortest session timeout that a member may ask for."""
     group_max_session_ms: int = 1_800_000
-    """The longest session time-out that a member may ask for."""
+    """The longest session timeout that a member may ask for."""
     transaction_interval_seconds: int = 5
-    """Seconds between two runs that abort transactions after their time-out."""
+    """Seconds between two runs that abort transactions after their timeout."""
     staging_interval_seconds: int = 600
     """Seconds between two runs that delete batches which were staged and never published."""
     payload_interval_seconds: int = 60

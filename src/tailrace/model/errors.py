@@ -214,7 +214,7 @@ class InvalidTransactionalIdError(InvalidRequestError):
 
 
 class InvalidTransactionTimeoutError(InvalidRequestError):
-    """The transaction's time-out is invalid."""
+    """The transaction's timeout is invalid."""
 
     kafka_code = 50
 
@@ -320,7 +320,7 @@ class InconsistentProtocolError(InvalidRequestError):
 
 
 class InvalidSessionTimeoutError(InvalidRequestError):
-    """The member's session time-out is shorter or longer than the server allows."""
+    """The member's session timeout is shorter or longer than the server allows."""
 
     kafka_code = 26
 
@@ -374,7 +374,7 @@ class UnstableOffsetsError(TailraceError):
 
 
 class LateReceiptError(TailraceError):
-    """The receipt is no longer valid: its time-out has passed, or the record was delivered again or is done."""
+    """The receipt is no longer valid: its timeout has passed, or the record was delivered again or is done."""
 
     kafka_code = 121
     http_status = 409
@@ -625,7 +625,7 @@ class ConnectionLostError(TailraceError):
 
 
 class TimeoutError(TailraceError, builtins.TimeoutError):
-    """A client got no answer within its time-out. The request may have taken effect."""
+    """A client got no answer within its timeout. The request may have taken effect."""
 
     kafka_code = 7
     http_status = 504

@@ -72,7 +72,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     transaction_partitions: int = 1_000
     """Partitions and offsets of one transaction together."""
     transaction_timeout_ms: int = 900_000
-    """The longest time-out of a transaction."""
+    """The longest timeout of a transaction."""
     routes: int = 1_000
     """Routes of all tables together."""
     routes_per_table: int = 100
@@ -154,7 +154,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     queue_waiters: int = 10_000
     """Consumers that wait for a record at the same time."""
     queue_hold_ms: int = 12 * 3_600_000
-    """The longest visibility time-out, and the longest delay."""
+    """The longest visibility timeout, and the longest delay."""
     queue_deliveries: int = 100
     """The largest `max_deliveries`."""
     redriven_ranges: int = 10_000

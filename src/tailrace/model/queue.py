@@ -65,7 +65,7 @@ class ReceiveRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delivery(NamedTuple):
-    """A record that a consumer has until its visibility time-out."""
+    """A record that a consumer has until its visibility timeout."""
 
     topic: str
     partition: int

@@ -70,7 +70,7 @@ def test_what_is_followed_comes_once(proxy: FaultyProxy, api: Api, topic: str, d
 @both_directions
 def test_an_event_of_a_queue_is_acknowledged_once(proxy: FaultyProxy, api: Api, topic: str, direction: str) -> None:
     fill(api, topic, 10)
-    # What a doubled receive takes comes back after its time-out.
+    # What a doubled receive takes comes back after its timeout.
     settings = {**QUICK, "visibility_timeout": 1_000, "max_poll_records": 2, "poll_timeout": 50, "max_deliveries": 100}
     with Client(proxy.url) as client:
         queue = client.subscriber().subscribe_queue(topic, new_group(), **settings)

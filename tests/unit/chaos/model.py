@@ -361,7 +361,7 @@ def right_history(seed: int, steps: int) -> Story:
     for _ in range(steps):
         next(world.random.choice(workers))
     for worker in workers:
-        # What is under way is cut off, as by a kill: calls stay without a completion, transactions end by time-out.
+        # What is under way is cut off, as by a kill: calls stay without a completion, transactions end by timeout.
         worker.close()
     for entries in world.log.entries.values():
         for entry in entries:

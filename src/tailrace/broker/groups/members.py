@@ -246,7 +246,7 @@ class MemberAdmission:
         low, high = self._settings.group_min_session_ms, self._settings.group_max_session_ms
         if not low <= request.session_timeout_ms <= high:
             raise InvalidSessionTimeoutError(
-                f"the session time-out is {request.session_timeout_ms} ms; group_min_session_ms and group_max_session_ms allow"
+                f"the session timeout is {request.session_timeout_ms} ms; group_min_session_ms and group_max_session_ms allow"
                 f" {low} to {high}"
             )
         if not request.protocol_type or not request.protocols:

@@ -1,6 +1,6 @@
 """Queues: the consumers of a group share the records of all topics that match a pattern, each record to one of them.
 
-A record is delivered for a limited time, the visibility time-out. Within it the consumer acknowledges the record
+A record is delivered for a limited time, the visibility timeout. Within it the consumer acknowledges the record
 (`acknowledge`), releases it (`release`) or asks for more time (`extend`); otherwise the record becomes available again. A
 record that was delivered `max_deliveries` times without an acknowledgement becomes a dead letter. What is stored, and when,
 is described in `state`.
@@ -35,7 +35,7 @@ from tailrace.store.contract import Store
 
 _RETRY_MS = 5_000
 _RELEASED = "given back by the consumer"
-_TIMED_OUT = "the visibility time-out has passed"
+_TIMED_OUT = "the visibility timeout has passed"
 _EXHAUSTED = "handed out as often as max_deliveries allows"
 
 Due = tuple[str, PartitionId, Offset]
@@ -173,7 +173,7 @@ class Queues:
         self._receiver.appended(partition)
 
     def expire_due(self) -> None:
-        """Release or archive the records whose visibility time-out has passed. Only tests that move the clock need it."""
+        """Release or archive the records whose visibility timeout has passed. Only tests that move the clock need it."""
         self._deadlines.run_due()
 
     def _acquired(self, queue: Queue, acquired: AcquiredDeliveries) -> None:

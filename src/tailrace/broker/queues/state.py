@@ -172,7 +172,7 @@ class ShareState:
             )
         if record.state is not RecordState.ACQUIRED or record.due_ms <= now_ms:
             raise LateReceiptError(
-                f"the visibility time-out of the record at offset {offset} has passed; the receipt does not count. Use extend"
+                f"the visibility timeout of the record at offset {offset} has passed; the receipt does not count. Use extend"
                 " to keep a record for longer"
             )
         return record

@@ -35,7 +35,7 @@ class EndAction(Enum):
 def check_timeout(timeout_ms: int, limits: Limits) -> None:
     if not 0 < timeout_ms <= limits.transaction_timeout_ms:
         raise InvalidTransactionTimeoutError(
-            f"the transaction time-out is {timeout_ms} ms; it must be from 1 to transaction_timeout_ms"
+            f"the transaction timeout is {timeout_ms} ms; it must be from 1 to transaction_timeout_ms"
             f" ({limits.transaction_timeout_ms})"
         )
 

@@ -60,7 +60,7 @@ async def test_an_ack_after_the_timeout_is_rejected_even_before_the_record_is_re
         consumer = QueueConsumer(broker)
         (late,) = await consumer.receive()
         clock.advance(VISIBILITY_MS)
-        with pytest.raises(LateReceiptError, match="time-out of the record at offset 0 has passed"):
+        with pytest.raises(LateReceiptError, match="timeout of the record at offset 0 has passed"):
             await consumer.ack(late)
         broker.queues.expire_due()
         assert values(await consumer.receive()) == [b"a"]
