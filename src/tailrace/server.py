@@ -28,7 +28,7 @@ from tailrace.log.kernel_hints import keep_freed_memory
 from tailrace.model.address import Address
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Durability
-from tailrace.model.errors import ConfigurationError, TailraceError
+from tailrace.model.errors import ConfigurationError, StorageFailedError, TailraceError
 from tailrace.model.limits import Limits
 from tailrace.store.embedded import EmbeddedStore
 
@@ -165,14 +165,17 @@ class Server:
             loop.call_soon_threadsafe(self._fail, error)
 
         began = self._clock.monotonic()
-        store = EmbeddedStore.open(
-            self._folder,
-            durability=self._durability,
-            clock=self._clock,
-            limits=self._limits,
-            on_failure=fail,
-            accept_loss_after=self._accept_loss_after,
-        )
+        try:
+            store = EmbeddedStore.open(
+                self._folder,
+                durability=self._durability,
+                clock=self._clock,
+                limits=self._limits,
+                on_failure=fail,
+                accept_loss_after=self._accept_loss_after,
+            )
+        except StorageFailedError as error:
+            raise StorageFailedError(f"{error}{_folder_advice(self._folder, error.__cause__)}") from error
         return _Opened(store, self._clock.monotonic() - began)
 
     def _fail(self, error: TailraceError) -> None:
@@ -231,6 +234,15 @@ def _within_open_files(limits: Limits) -> tuple[Limits, int]:
 class _Opened(NamedTuple):
     store: EmbeddedStore
     seconds: float
+
+
+def _folder_advice(folder: Path, cause: BaseException | None) -> str:
+    """Return what to do about a data folder that can't be opened, if the cause says it."""
+    if isinstance(cause, PermissionError):
+        return f". Let the user {os.geteuid()} write there, or choose another folder with --data"
+    if isinstance(cause, NotADirectoryError | FileNotFoundError) and cause.filename == str(folder):
+        return ". No folder can be created there; choose another one with --data"
+    return ""
 
 
 def _bind(address: Address, flag: str, backlog: int) -> socket.socket:

@@ -1,5 +1,6 @@
 """`tailrace serve` as whoever runs it sees it: its first line, its last line, its exit code."""
 
+import os
 import re
 import resource
 import signal
@@ -155,7 +156,16 @@ def test_a_folder_that_can_not_be_made_gets_one_clear_line(tmp_path: Path) -> No
     file.write_text("")
     code, stderr = refused("--data", str(file / "data"), "--http", "127.0.0.1:0")
     assert code == 74
-    assert re.fullmatch(rf"tailrace: .*{file}.*\n", stderr)
+    assert re.fullmatch(rf"tailrace: .*{file}.*No folder can be created there; choose another one with --data\n", stderr)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to every folder")
+def test_a_folder_that_is_not_writable_gets_one_clear_line(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir(mode=0o555)
+    code, stderr = refused("--data", str(folder), "--http", "127.0.0.1:0")
+    assert code == 74
+    assert re.fullmatch(rf"tailrace: .*{folder}.*Let the user \d+ write there, or choose another folder with --data\n", stderr)
 
 
 def test_a_taken_kafka_port_gets_one_clear_line(server: ServerProcess, tmp_path: Path) -> None:
