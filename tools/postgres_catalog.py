@@ -14,7 +14,7 @@ TARGET = Path(__file__).parent.parent / "src" / "tailrace" / "sql" / "analysis" 
 
 _TYPES = """
     bool int2 int4 int8 float4 float8 numeric text varchar bpchar bytea date time timestamp timestamptz interval uuid json jsonb
-    name unknown any anyelement anyarray anynonarray anycompatible anycompatiblearray anycompatiblenonarray record void
+    name regtype unknown any anyelement anyarray anynonarray anycompatible anycompatiblearray anycompatiblenonarray record void
 """.split()
 _NAMES = ", ".join(f"'{name}'" for name in _TYPES)
 _KNOWN = f"""known AS (
@@ -43,7 +43,7 @@ _QUERIES = {
                 (SELECT coalesce(string_agg(coalesce(k.name, '?'), ',' ORDER BY n), '')
                  FROM unnest(proargtypes) WITH ORDINALITY AS a(type, n) LEFT JOIN known k ON k.oid = a.type) AS arguments
             FROM pg_proc p JOIN known r ON r.oid = prorettype
-            WHERE pronamespace = 11 AND prokind IN ('f', 'a', 'w') AND proname !~ '^(pg_(?!typeof)|bt|hash|gin|gist|spg|brin|has_|RI_)'
+            WHERE pronamespace = 11 AND prokind IN ('f', 'a', 'w') AND proname !~ '^(pg_(?!typeof)|bt(?!rim)|hash|gin|gist|spg|brin|has_|RI_)'
         )
         SELECT proname, arguments, result, prokind, CASE WHEN proretset THEN 'set' ELSE '' END,
             CASE WHEN is_variadic THEN 'variadic' ELSE '' END, pronargdefaults

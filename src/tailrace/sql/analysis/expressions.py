@@ -20,7 +20,7 @@ from tailrace.sql.analysis.errors import (
 )
 from tailrace.sql.analysis.input_texts import read_text
 from tailrace.sql.analysis.numeric_digits import digits_of_aggregate, digits_of_call
-from tailrace.sql.analysis.scope import Scope
+from tailrace.sql.analysis.scope import Scope, ScopeRelation
 from tailrace.sql.analysis.tree import (
     Aggregate,
     AnyOrAll,
@@ -75,6 +75,7 @@ Node = Mapping[str, Any]
 _SCHEMAS = ("pg_catalog", "public")
 _TYPE_NAMES = {"decimal": "numeric", "string": "text", "bytes": "bytea", "blob": "bytea", "double": "float8", "json": "jsonb"}
 _JSON_OPERATORS = frozenset(("->", "->>", "#>", "#>>"))
+_ROW_FUNCTIONS = frozenset(("to_jsonb", "to_json", "row_to_json"))
 _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
 _MAX_NUMERIC_PRECISION = 1000
 
@@ -232,6 +233,8 @@ class ExpressionAnalyzer:
             return self._between(fields, scope)
         if kind in ("AEXPR_OP_ANY", "AEXPR_OP_ALL"):
             return self._any_or_all(fields, scope, name, is_all=kind == "AEXPR_OP_ALL")
+        if "RowExpr" in fields.get("lexpr", ()) and "RowExpr" in fields["rexpr"]:
+            return self._rows_compared(name, fields, scope, location)
         right = self.analyze(fields["rexpr"], scope)
         if "lexpr" not in fields:
             return self._unary(name, right, location)
@@ -242,10 +245,8 @@ class ExpressionAnalyzer:
             return DistinctTest(BOOL, left, right, kind == "AEXPR_NOT_DISTINCT", location=location)
         if kind == "AEXPR_NULLIF":
             equal = self.operator("=", [left, right], location)
-            kept = self.settle(left) if left.type != UNKNOWN else _operands(equal)[0]
+            kept = _operands(equal)[0]
             return NullIf(kept.type, kept, right, equal, location=location)
-        if isinstance(fields["lexpr"].get("RowExpr"), Mapping) and "RowExpr" in fields["rexpr"]:
-            return self._rows_compared(name, fields, scope, location)
         return self.operator(name, [left, right], location)
 
     def _rows_compared(self, name: str, fields: Node, scope: Scope, location: int) -> Expression:
@@ -457,6 +458,8 @@ class ExpressionAnalyzer:
         nodes = fields.get("args", ())
         if any("NamedArgExpr" in node for node in nodes):
             raise UnsupportedError("arguments by name are not supported; write them in order", location)
+        if name in _ROW_FUNCTIONS and len(nodes) == 1 and (row := _whole_row(nodes[0], scope)) is not None:
+            return self._row_as_json(name, row, location)
         arguments = self.analyze_all(nodes, scope)
         if name in ("json_extract_path", "json_extract_path_text") and arguments and _is_json_text(arguments[0]):
             arguments = [_as_json(arguments[0]), *arguments[1:]]
@@ -494,6 +497,18 @@ class ExpressionAnalyzer:
         if "over" not in fields and any(isinstance(part, Aggregate) for one in coerced for part in one.walk()):
             raise AnalysisError(GROUPING_ERROR, "aggregate function calls cannot be nested", location)
         return self._over(call, fields, scope)
+
+    def _row_as_json(self, name: str, row: ScopeRelation, location: int) -> Expression:
+        """Analyze `to_jsonb(table)` as an object of the table's columns."""
+        pairs: list[Expression] = []
+        for column in row.columns:
+            if not column.is_hidden:
+                pairs += (Constant(TEXT, column.name), column.expression)
+        build = "jsonb_build_object" if name == "to_jsonb" else "json_build_object"
+        found = self._catalog.find_function(build, [one.type for one in pairs])
+        if found is None:
+            raise UnsupportedError(f"{name} of a row is not supported", location)
+        return self._called(found, pairs, location)
 
     def set_call(self, fields: Node, scope: Scope) -> Expression:
         """Return the call of a function in FROM, which may return rows."""
@@ -544,6 +559,8 @@ class ExpressionAnalyzer:
             return call
         if self._queries is None:
             raise UnsupportedError("window functions can't be used here", call.location)
+        if call.is_distinct:
+            raise UnsupportedError("DISTINCT is not implemented for window functions", call.location)
         window = self._queries.window(fields["over"])
         partition = [self.settle(self.analyze(node, scope)) for node in window.get("partitionClause", ())]
         order = [self.sort_key(node["SortBy"], scope) for node in window.get("orderClause", ())]
@@ -679,6 +696,15 @@ def sort_key_of(expression: Expression, fields: Node) -> SortKey:
     nulls = fields.get("sortby_nulls", "SORTBY_NULLS_DEFAULT")
     nulls_first = is_descending if nulls == "SORTBY_NULLS_DEFAULT" else nulls == "SORTBY_NULLS_FIRST"
     return SortKey(expression, is_descending, nulls_first)
+
+
+def _whole_row(node: Node, scope: Scope) -> ScopeRelation | None:
+    """Return the FROM item whose rows a bare name means, unless it is the name of a column."""
+    parts = node.get("ColumnRef", {}).get("fields", ())
+    if len(parts) != 1 or "String" not in parts[0]:
+        return None
+    name = parts[0]["String"]["sval"]
+    return None if scope.has_column(name) else scope.relation(name)
 
 
 def _operands(call: Expression) -> tuple[Expression, Expression]:

@@ -49,6 +49,8 @@ class RelationColumn(NamedTuple):
     type: SqlType
     is_hidden: bool = False
     is_json_text: bool = False
+    is_key: bool = False
+    """Whether it belongs to the primary key."""
 
 
 FindRelation = Callable[[str], "Sequence[RelationColumn] | None"]
@@ -179,10 +181,18 @@ class QueryAnalyzer:
         for at, (one, other) in enumerate(zip(left.types, right.types, strict=True)):
             target, _ = self.expressions.common([_typed(left, at, one), _typed(right, at, other)], operator)
             types.append(target)
+            for side in (left, right):
+                self._settle(side, at, target)
         query = SetOperation(left.names, types, operator, bool(fields.get("all")), left, right)
         self._order_by_outputs(query, fields)
         self._limits(query, fields, parent)
         return query
+
+    def _settle(self, query: AnalyzedQuery, at: int, target: SqlType) -> None:
+        """Give a constant whose type nothing has decided the type of its column in a set operation."""
+        if isinstance(query, Select) and (unknown := query.columns[at].unknown) is not None:
+            query.columns[at].expression = self.expressions.coerce(unknown, target.plain)
+            query.types = [*query.types[:at], query.columns[at].expression.type, *query.types[at + 1 :]]
 
     def _values(self, fields: Node, parent: Scope | None) -> AnalyzedQuery:
         scope = Scope(parent)
@@ -238,6 +248,8 @@ class QueryAnalyzer:
             where = self.expressions.condition(fields["whereClause"], scope, "WHERE") if "whereClause" in fields else None
             _refuse(where, "WHERE")
             columns = self._targets(fields.get("targetList", ()), scope)
+            if not columns:
+                raise UnsupportedError("SELECT without columns is not supported")
             groups = [self._group(node, scope, columns) for node in fields.get("groupClause", ())]
             having = self.expressions.condition(fields["havingClause"], scope, "HAVING") if "havingClause" in fields else None
             order, hidden = self._order(fields.get("sortClause", ()), scope, columns)
@@ -251,7 +263,9 @@ class QueryAnalyzer:
                 "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
                 hidden[0].location,
             )
+        _check_distinct_on(distinct_on, order)
         expressions = [*(column.expression for column in columns), *hidden, *([having] if having is not None else [])]
+        _mark_dependent(groups, expressions, scope)
         is_grouped = bool(groups) or having is not None or any(map(has_aggregate, expressions))
         query = Select(
             [column.name for column in columns],
@@ -278,8 +292,10 @@ class QueryAnalyzer:
             if "ColumnRef" in value and "A_Star" in value["ColumnRef"]["fields"][-1]:
                 columns += self._star(value["ColumnRef"], scope)
                 continue
-            expression = self.expressions.settle(self.expressions.analyze(value, scope))
-            columns.append(OutputColumn(target.get("name") or column_name(value), expression))
+            found = self.expressions.analyze(value, scope)
+            unknown = found if isinstance(found, Constant) and found.type == UNKNOWN else None
+            expression = self.expressions.settle(found)
+            columns.append(OutputColumn(target.get("name") or column_name(value), expression, unknown))
         return columns
 
     def _star(self, fields: Node, scope: Scope) -> list[OutputColumn]:
@@ -311,7 +327,7 @@ class QueryAnalyzer:
 
     def _grouped(self, node: Node, scope: Scope, columns: Sequence[OutputColumn]) -> Expression:
         """Return what GROUP BY names: a column of FROM, else one of the result by its name or number."""
-        if "A_Const" in node and "ival" in node["A_Const"]:
+        if "A_Const" in node and not node["A_Const"].get("isnull"):
             at = _position(node, len(columns), "GROUP BY")
             found = columns[at].expression  # type: ignore[index]
         else:
@@ -330,7 +346,7 @@ class QueryAnalyzer:
             return columns[at].expression
 
     def _output_or_input(self, node: Node, scope: Scope, columns: Sequence[OutputColumn]) -> Expression:
-        if "A_Const" in node and "ival" in node["A_Const"]:
+        if "A_Const" in node and not node["A_Const"].get("isnull"):
             return columns[_position(node, len(columns)) or 0].expression
         at = _named(node, [column.name for column in columns])
         if at is not None:
@@ -382,6 +398,9 @@ class QueryAnalyzer:
             self._add(scope, [alias.get("aliasname", name)], _aliased(columns, alias), location)
             return CteRelation(number, cte.number)
         found = self._find(name)
+        if found is None and parts[0] == "public":
+            name = ".".join(parts[1:])
+            found = self._find(name)
         if found is None:
             raise AnalysisError(UNDEFINED_TABLE, f'relation "{name}" does not exist', location)
         source = NamedRelation(number, name, location)
@@ -391,6 +410,7 @@ class QueryAnalyzer:
                 column.name,
                 ColumnReference(column.type, number, column.name, column.is_json_text),
                 column.is_hidden,
+                column.is_key,
             )
             for column in found
         ]
@@ -438,6 +458,7 @@ class QueryAnalyzer:
             names, types = [*names, "ordinality"], [*types, INT8]
         columns = columns_of(number, names, types)
         self._add(scope, [alias.get("aliasname", name)], _aliased(columns, alias), location)
+        scope.relations[-1].is_scalar = len(columns) == 1
         return FunctionRelation(number, found, bool(fields.get("ordinality")))
 
     def _join(self, fields: Node, scope: Scope) -> FromItem:
@@ -535,7 +556,8 @@ def _figured(node: Node) -> tuple[str | None, int]:
             return fields["op"].removeprefix("SVFOP_").removesuffix("_N").lower(), 2
         case "MinMaxExpr":
             return ("greatest" if fields["op"] == "IS_GREATEST" else "least"), 2
-    return {"CoalesceExpr": "coalesce", "A_ArrayExpr": "array", "RowExpr": "row", "GroupingFunc": "grouping"}.get(kind), 2
+    name = {"CoalesceExpr": "coalesce", "A_ArrayExpr": "array", "RowExpr": "row", "GroupingFunc": "grouping"}.get(kind)
+    return name, 2 if name is not None else 0
 
 
 def _figured_subquery(fields: Node) -> tuple[str | None, int]:
@@ -591,6 +613,44 @@ def same_expression(one: Expression, other: Expression) -> bool:
     return len(mine) == len(theirs) and all(map(same_expression, mine, theirs))
 
 
+def _check_distinct_on(distinct_on: Sequence[Expression], order: Sequence[SortKey]) -> None:
+    left = list(distinct_on)
+    for key in order:
+        same = next((one for one in left if same_expression(one, key.expression)), None)
+        if same is not None:
+            left.remove(same)
+        elif left and not any(same_expression(one, key.expression) for one in distinct_on):
+            raise AnalysisError(
+                INVALID_COLUMN_REFERENCE,
+                "SELECT DISTINCT ON expressions must match initial ORDER BY expressions",
+                key.expression.location,
+            )
+
+
+def _mark_dependent(groups: Sequence[Grouping], expressions: Sequence[Expression], scope: Scope) -> None:
+    """Mark columns that are not grouped by but follow from a primary key that is."""
+    if not groups or any(group.kind != "simple" for group in groups):
+        return
+    grouped = {(one.relation, one.column) for group in groups for one in group.expressions if isinstance(one, ColumnReference)}
+    numbers = set()
+    for relation in scope.relations:
+        keys = [column.expression for column in relation.columns if column.is_key]
+        if keys and all(isinstance(one, ColumnReference) and (one.relation, one.column) in grouped for one in keys):
+            numbers.add(keys[0].relation if isinstance(keys[0], ColumnReference) else 0)
+    if numbers:
+        for expression in expressions:
+            _mark(expression, numbers, grouped)
+
+
+def _mark(expression: Expression, numbers: set[int], grouped: set[tuple[int, str]]) -> None:
+    if isinstance(expression, ColumnReference):
+        if expression.relation in numbers and (expression.relation, expression.column) not in grouped:
+            expression.is_dependent = True
+    elif not isinstance(expression, Aggregate):
+        for child in expression.children():
+            _mark(child, numbers, grouped)
+
+
 def _refuse(condition: Expression | None, clause: str) -> None:
     if condition is None:
         return
@@ -603,10 +663,8 @@ def _refuse(condition: Expression | None, clause: str) -> None:
 
 def _typed(query: AnalyzedQuery, at: int, sql_type: SqlType) -> Expression:
     """Return an expression of the type of a column; a null that was written is of any type."""
-    if isinstance(query, Select) and isinstance(query.columns[at].expression, Constant):
-        constant = query.columns[at].expression
-        if isinstance(constant, Constant) and constant.value is None:
-            return Constant(UNKNOWN, None)
+    if isinstance(query, Select) and (unknown := query.columns[at].unknown) is not None:
+        return unknown
     return ColumnReference(sql_type, 0, f"c{at + 1}")
 
 
@@ -652,7 +710,10 @@ def _renamed(names: Sequence[str], columns: Sequence[str], location: int) -> lis
 def _aliased(columns: Sequence[ScopeColumn], alias: Node) -> list[ScopeColumn]:
     names = [part["String"]["sval"] for part in alias.get("colnames", ())]
     renamed = _renamed([column.name for column in columns], names, -1)
-    return [ScopeColumn(name, column.expression, column.is_hidden) for name, column in zip(renamed, columns, strict=True)]
+    return [
+        ScopeColumn(name, column.expression, column.is_hidden, column.is_key)
+        for name, column in zip(renamed, columns, strict=True)
+    ]
 
 
 def _visible(relations: Sequence[ScopeRelation], joined: Iterable[ScopeColumn]) -> list[str]:

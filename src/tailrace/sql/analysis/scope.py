@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tailrace.model.suggestions import did_you_mean
-from tailrace.sql.analysis.errors import AMBIGUOUS_COLUMN, UNDEFINED_COLUMN, UNDEFINED_TABLE, AnalysisError
+from tailrace.sql.analysis.errors import AMBIGUOUS_COLUMN, UNDEFINED_COLUMN, UNDEFINED_TABLE, AnalysisError, UnsupportedError
 from tailrace.sql.analysis.tree import ColumnReference, Expression, NamedRelation
 from tailrace.sql.analysis.types import SqlType
 
@@ -15,6 +15,7 @@ class ScopeColumn:
     expression: Expression
     is_hidden: bool = False
     """Whether `*` leaves it out."""
+    is_key: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -27,8 +28,8 @@ class ScopeRelation:
     source: NamedRelation | None = None
     merged: frozenset[str] = frozenset()
     """Columns that a USING shows elsewhere: reached by a qualifier alone."""
-    is_visible: bool = True
-    """Whether names can reach it; not so while LATERAL is not written."""
+    is_scalar: bool = False
+    """Whether it is a function that returns plain values, for which its own name stands too."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,16 +53,30 @@ class Scope:
                     UNDEFINED_COLUMN, f"column {qualifier}.{name} does not exist{self._hint(name, qualifier)}", location
                 )
             scope = scope.parent
+        row = self.relation(name) if qualifier is None else None
+        if row is not None and row.is_scalar:
+            return _located(row.columns[0].expression, location)
+        if row is not None:
+            raise UnsupportedError(f'the row "{name}" as a value is not supported; name its columns', location)
         if qualifier is not None:
             raise AnalysisError(UNDEFINED_TABLE, f'missing FROM-clause entry for table "{qualifier}"', location)
         raise AnalysisError(UNDEFINED_COLUMN, f'column "{name}" does not exist{self._hint(name, None)}', location)
+
+    def has_column(self, name: str) -> bool:
+        """Return whether a bare name means a column, here or around."""
+        scope: Scope | None = self
+        while scope is not None:
+            if scope._here(name, None):
+                return True
+            scope = scope.parent
+        return False
 
     def relation(self, qualifier: str) -> ScopeRelation | None:
         """Return the FROM item of this name, here or around."""
         scope: Scope | None = self
         while scope is not None:
             for one in scope.relations:
-                if one.is_visible and qualifier in one.qualifiers:
+                if qualifier in one.qualifiers:
                     return one
             scope = scope.parent
         return None
@@ -82,13 +97,13 @@ class Scope:
         return [
             column
             for one in self.relations
-            if one.is_visible and (qualifier in one.qualifiers if qualifier is not None else name not in one.merged)
+            if (qualifier in one.qualifiers if qualifier is not None else name not in one.merged)
             for column in one.columns
             if column.name == name
         ]
 
     def _has(self, qualifier: str) -> bool:
-        return any(one.is_visible and qualifier in one.qualifiers for one in self.relations)
+        return any(qualifier in one.qualifiers for one in self.relations)
 
     def _hint(self, name: str, qualifier: str | None) -> str:
         names: list[str] = []
@@ -108,6 +123,7 @@ def _located(expression: Expression, location: int) -> Expression:
             expression.relation,
             expression.column,
             expression.is_json_text,
+            expression.is_dependent,
             location=location,
         )
     return expression

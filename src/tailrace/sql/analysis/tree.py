@@ -57,6 +57,8 @@ class ColumnReference(Expression):
     """The name of the column in that item, as the engine knows it."""
     is_json_text: bool = False
     """Whether the text of the column may be read as JSON: the key and value of a record."""
+    is_dependent: bool = False
+    """Whether the column has one value in each group, because the primary key of its table is grouped by."""
 
 
 @dataclass(slots=True, eq=False)
@@ -244,6 +246,8 @@ class Subquery(Expression):
 class OutputColumn:
     name: str
     expression: Expression
+    unknown: Constant | None = None
+    """The constant as it was written, if nothing inside the query decides its type."""
 
 
 @dataclass(slots=True, eq=False)

@@ -28,6 +28,7 @@ _TO_COLUMN: dict[str, ColumnKind] = {name: kind for kind, name in _OF_COLUMN.ite
     "varchar": "text",
     "bpchar": "text",
     "name": "text",
+    "regtype": "text",
     "unknown": "text",
     "json": "json",
     "timestamp": "timestamp",

@@ -1,8 +1,50 @@
 """Aggregates and window functions."""
 
-from tailrace.sql.duckdb.templates import AggregateTemplate
+from tailrace.sql.duckdb.templates import AggregateCall, AggregateTemplate, is_loose
+
+_ORDERED = (
+    "int2", "int4", "int8", "float4", "float8", "text", "bpchar", "bytea", "date", "time", "timestamp", "timestamptz",
+    "interval", "anyarray",
+)  # fmt: skip
+
+
+def _window(name: str, cast: str = "{0}") -> AggregateTemplate:
+    return lambda call: cast.format(call(name))
+
+
+def _extreme(name: str, loose_name: str) -> AggregateTemplate:
+    """Return a template for min and max of numerics, which compares loose ones by their sort key."""
+
+    def render(call: AggregateCall) -> str:
+        if not is_loose(call.node.type):
+            return call(name)
+        return call(loose_name, call.arguments[0], f"numeric_sort_key({call.arguments[0]})")
+
+    return render
+
 
 AGGREGATES: dict[str, AggregateTemplate] = {
+    **{f"{name}({kind})": _window(name) for name in ("min", "max") for kind in _ORDERED},
+    "min(numeric)": _extreme("min", "arg_min"),
+    "max(numeric)": _extreme("max", "arg_max"),
+    "any_value(anyelement)": _window("any_value"),
+    "bool_and(bool)": _window("bool_and"),
+    "every(bool)": _window("bool_and"),
+    "bool_or(bool)": _window("bool_or"),
+    "rank()": _window("rank"),
+    "dense_rank()": _window("dense_rank"),
+    "percent_rank()": _window("percent_rank"),
+    "cume_dist()": _window("cume_dist"),
+    "ntile(int4)": _window("ntile", "CAST({0} AS INTEGER)"),
+    "lag(anyelement)": _window("lag"),
+    "lag(anyelement, int4)": _window("lag"),
+    "lag(anycompatible, int4, anycompatible)": _window("lag"),
+    "lead(anyelement)": _window("lead"),
+    "lead(anyelement, int4)": _window("lead"),
+    "lead(anycompatible, int4, anycompatible)": _window("lead"),
+    "first_value(anyelement)": _window("first_value"),
+    "last_value(anyelement)": _window("last_value"),
+    "nth_value(anyelement, int4)": _window("nth_value"),
     "count()": lambda call: call("count", "*"),
     "count(any)": lambda call: call("count"),
     "sum(int2)": lambda call: f"CAST({call('sum')} AS BIGINT)",

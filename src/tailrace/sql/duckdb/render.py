@@ -260,7 +260,8 @@ class DuckDbRenderer:
             case Parameter():
                 return self._parameter(node)
             case ColumnReference():
-                return f"t{node.relation}.{quoted(node.column)}"
+                text = f"t{node.relation}.{quoted(node.column)}"
+                return f"any_value({text})" if node.is_dependent else text
             case Call():
                 return self._call(node)
             case Cast():
