@@ -18,6 +18,7 @@ from uuid import UUID
 
 from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.input_texts import Interval, read_text
+from tailrace.sql.analysis.queries import same_expression
 from tailrace.sql.analysis.tree import (
     Aggregate,
     AnalyzedQuery,
@@ -98,6 +99,8 @@ class DuckDbRenderer:
         self._parameters = parameters
         self._now = now or datetime.now(UTC)
         self._items: list[str] = []
+        self._keyed: list[list[Expression]] = []
+        """What each SELECT groups by the key of, innermost last."""
 
     # Queries
 
@@ -146,20 +149,27 @@ class DuckDbRenderer:
         return f"{self._sortable(text, key.expression)} {direction} NULLS {nulls}"
 
     def _sortable(self, text: str, expression: Expression) -> str:
-        if is_loose(expression.type):
-            return f"numeric_sort_key({text})"
-        if expression.type.name in ("json", "jsonb", "xid") or expression.type.element.name in ("json", "jsonb"):
-            return f"jsonb_sort_key({text})"
-        return text
+        return _key(text, expression.type)
 
     def _select(self, query: Select) -> str:
+        groups = [one for group in query.groups for one in _members(group)]
+        self._keyed.append([one for one in groups if has_key(one.type)])
+        try:
+            text = self._select_body(query)
+        finally:
+            self._keyed.pop()
+        if query.is_distinct and any(map(has_key, query.types)):
+            return _distinct(text, query.types)
+        return text
+
+    def _select_body(self, query: Select) -> str:
         columns = [f"{self.expression(column.expression)} AS c{at}" for at, column in enumerate(query.columns, 1)]
         distinct = ""
-        if query.is_distinct:
+        if query.is_distinct and not any(map(has_key, query.types)):
             distinct = "DISTINCT "
         elif query.distinct_on:
-            distinct = f"DISTINCT ON ({', '.join(map(self.expression, query.distinct_on))}) "
-        text = f"SELECT {distinct}{', '.join(columns) or 'NULL AS c0'}"
+            distinct = f"DISTINCT ON ({', '.join(map(self._comparable, query.distinct_on))}) "
+        text = f"SELECT {distinct}{', '.join(columns)}"
         if query.sources:
             text += f" FROM {', '.join(map(self._from, query.sources))}"
         if query.where is not None:
@@ -172,15 +182,28 @@ class DuckDbRenderer:
 
     def _grouping(self, group: Grouping) -> str:
         if group.kind == "simple":
-            items = ", ".join(map(self.expression, group.expressions))
+            items = ", ".join(self._group_key(one) for one in group.expressions)
             return items if len(group.expressions) == 1 else f"({items})"
         name = {"rollup": "ROLLUP", "cube": "CUBE", "sets": "GROUPING SETS"}[group.kind]
         return f"{name} ({', '.join(map(self._grouping, group.parts))})"
+
+    def _group_key(self, node: Expression) -> str:
+        if not has_key(node.type):
+            return self.expression(node)
+        keyed, self._keyed[-1] = self._keyed[-1], []
+        try:
+            return self._comparable(node)
+        finally:
+            self._keyed[-1] = keyed
 
     def _set_operation(self, query: SetOperation) -> str:
         sides = [self._as_types(side, query.types) for side in (query.left, query.right)]
         operator = f"{query.operator} ALL" if query.is_all else query.operator
         united = f"{sides[0]} {operator} {sides[1]}"
+        if any(map(has_key, query.types)) and not (query.is_all and query.operator == "UNION"):
+            if query.operator != "UNION":
+                raise UnsupportedError(f"{query.operator} of JSON, or of numerics without a fixed scale, is not supported")
+            united = _distinct(f"{sides[0]} UNION ALL {sides[1]}", query.types)
         if not query.order and query.limit is None and query.offset is None:
             return united
         columns = ", ".join(f"c{at}" for at in range(1, len(query.types) + 1))
@@ -254,6 +277,12 @@ class DuckDbRenderer:
 
     def expression(self, node: Expression) -> str:
         """Return the text of an expression. Every result can stand as an operand of anything."""
+        if self._keyed and any(same_expression(node, one) for one in self._keyed[-1]):
+            keyed, self._keyed[-1] = self._keyed[-1], []
+            try:
+                return f"any_value({self.expression(node)})"
+            finally:
+                self._keyed[-1] = keyed
         match node:
             case Constant():
                 return self._constant(node.value, node.type)
@@ -403,7 +432,7 @@ class DuckDbRenderer:
         if (
             isinstance(plain, Call)
             and plain.signature.name in _PLAIN_COMPARISONS
-            and not any(is_loose(one.type) for one in plain.arguments)
+            and not any(has_key(one.type) for one in plain.arguments)
         ):
             left, right = map(self.expression, plain.arguments)
             return f"({left} {plain.signature.name} {name} (SELECT {right} FROM ({text}) AS t{node.relation}))"
@@ -468,6 +497,33 @@ class DuckDbRenderer:
             case list() | tuple():
                 return f"[{', '.join(self._constant(item, sql_type.element) for item in value)}]::{kind}"
         raise UnsupportedError(f"a constant of the type {sql_type} is not supported")
+
+
+def has_key(sql_type: SqlType) -> bool:
+    """Return whether equal values of a type may differ in DuckDB, so that they are compared and grouped by a key."""
+    return is_loose(sql_type) or sql_type.name.removesuffix("[]") in ("json", "jsonb")
+
+
+def _key(text: str, sql_type: SqlType) -> str:
+    if is_loose(sql_type):
+        return f"numeric_sort_key({text})"
+    if sql_type.name in ("json", "jsonb"):
+        return f"jsonb_sort_key({text})"
+    if sql_type.is_array and has_key(sql_type):
+        return f"list_transform({text}, lambda item: {_key('item', sql_type.element)})"
+    return text
+
+
+def _distinct(text: str, types: Sequence[SqlType]) -> str:
+    """Return a query without rows that are equal to others, by the keys of their columns."""
+    columns = [f"c{at}" for at in range(1, len(types) + 1)]
+    keys = [_key(name, one) for name, one in zip(columns, types, strict=True)]
+    shown = [f"any_value({name}) AS {name}" if has_key(one) else name for name, one in zip(columns, types, strict=True)]
+    return f"SELECT {', '.join(shown)} FROM ({text}) AS listed GROUP BY {', '.join(keys)}"
+
+
+def _members(group: Grouping) -> list[Expression]:
+    return [*group.expressions, *(one for part in group.parts for one in _members(part))]
 
 
 def quoted(name: str) -> str:

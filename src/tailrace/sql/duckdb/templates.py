@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
+from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.tree import Aggregate, Call
 from tailrace.sql.analysis.types import SqlType, digits_of
 
@@ -71,6 +72,8 @@ class AggregateCall:
 
     def __call__(self, name: str, *arguments: str, ordered: bool = False) -> str:
         given = ", ".join(arguments or self.arguments)
+        if self.node.is_distinct and any(is_loose(one.type) for one in self.node.arguments):
+            raise UnsupportedError("DISTINCT of numerics without a fixed scale is not supported", self.node.location)
         distinct = "DISTINCT " if self.node.is_distinct else ""
         order = f" ORDER BY {', '.join(self._order)}" if ordered and self._order else ""
         condition = f" FILTER (WHERE {self._condition})" if self._condition is not None else ""
