@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tailrace.model.commit import Changes
+from tailrace.model.commit import UNKNOWN_TIMESTAMP, Changes, OffsetBounds
 from tailrace.model.errors import UnknownPartitionError
 from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.store.contract import Store
@@ -72,6 +72,30 @@ def test_no_time_is_found_in_an_empty_partition(store: Store, revisit: Callable[
     assert store.batch_for_time(A0, 0) is None
     with pytest.raises(UnknownPartitionError):
         store.batch_for_time(PartitionId(A, 9), 0)
+
+
+def test_batches_that_may_be_old_enough_are_found(store: Store, revisit: Callable[[], Store]) -> None:
+    store.commit(Changes(creates=[(A, 2)]))
+    oldest = [(number * 7919) % 100 for number in range(100)]
+    for time in oldest:
+        store.commit(Changes(appends=[append_timed(A0, [(time + 50, b"x"), (time, b"y")]), append(A1, b"z")]))
+    store.commit(Changes(trims=[(A0, Offset(7))]))
+    store = revisit()
+    for timestamp in (-1, 0, 1, 50, 98, 99, 1 << 60):
+        for within in (OffsetBounds(Offset(7), Offset(200)), OffsetBounds(Offset(20), Offset(41))):
+            found = store.batches_not_after(A0, timestamp, within)
+            offsets = {offset for start, end in found for offset in range(start, end)}
+            assert all(within.start <= start < end <= within.end for start, end in found)
+            assert offsets >= {at for at in range(*within) if oldest[at // 2] <= timestamp}
+            assert bool(found) == any(oldest[at // 2] <= timestamp for at in range(*within))
+    with pytest.raises(UnknownPartitionError):
+        store.batches_not_after(PartitionId(A, 9), 0, OffsetBounds(Offset(0), Offset(1)))
+
+
+def test_a_batch_whose_timestamps_are_not_known_is_always_found(store: Store, revisit: Callable[[], Store]) -> None:
+    unknown = append_timed(A0, [(500, b"x")])._replace(oldest_timestamp=UNKNOWN_TIMESTAMP)
+    store.commit(Changes(creates=[(A, 1)], appends=[unknown]))
+    assert revisit().batches_not_after(A0, -(1 << 63), OffsetBounds(Offset(0), Offset(1))) == [(0, 1)]
 
 
 def _write_sizes(store: Store, *values: int) -> list[int]:

@@ -30,8 +30,8 @@ def append(partition: PartitionId, *values: bytes, timestamp: int = TIMESTAMP, b
 
 def append_timed(partition: PartitionId, records: Sequence[tuple[int, bytes]], base_offset: int = ASSIGN) -> Append:
     """One batch of (timestamp, value)."""
-    newest = max(timestamp for timestamp, _ in records)
-    return Append(partition, encode_batch(records), len(records), newest, Offset(base_offset))
+    times = [timestamp for timestamp, _ in records]
+    return Append(partition, encode_batch(records), len(records), max(times), Offset(base_offset), min(times))
 
 
 def encode_batch(records: Sequence[tuple[int, bytes]]) -> bytes:

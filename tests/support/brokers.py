@@ -27,7 +27,6 @@ NEVER = BrokerSettings(
     producer_interval_seconds=10**6,
     transaction_interval_seconds=10**6,
     payload_interval_seconds=10**6,
-    survey_interval_seconds=10**6,
 )
 """Background jobs run only when a test calls them."""
 

@@ -42,8 +42,6 @@ from tailrace.broker.subscriptions.tail import SubscriptionTail
 from tailrace.broker.tables.change_log import ChangeLog
 from tailrace.broker.tables.checkpoints import TableCheckpoints
 from tailrace.broker.tables.tables import TableDefinitions
-from tailrace.broker.times.oldest_times import OldestTimes
-from tailrace.broker.times.survey import Survey
 from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.transactions import Transactions
 from tailrace.model.clock import Clock
@@ -70,7 +68,7 @@ class Services:
         self._build_transactions_and_publishing()
         self._build_queues_and_subscriptions()
         self._build_tables_and_routes()
-        self._build_retention_and_survey()
+        self._build_retention()
         self.jobs = BackgroundJobs(tuple(self._background_jobs()))
 
     def _build_payloads_and_reading(self) -> None:
@@ -160,7 +158,7 @@ class Services:
             self._context, self.committer, self.publisher, self.snowflakes, self.tables, self.snapshots, self._checkpoints
         )
 
-    def _build_retention_and_survey(self) -> None:
+    def _build_retention(self) -> None:
         self.retention = Retention(
             self.store,
             self.committer,
@@ -175,20 +173,10 @@ class Services:
             self._clock,
             self.waiting_fetches.disturbed,
         )
-        self.oldest_times = OldestTimes(self.store, self._limits.known_time_runs)
-        self.survey = Survey(
-            self.store,
-            self.committer,
-            self.topics,
-            self.threads,
-            self.oldest_times,
-            self._limits,
-            percent=max(1, self._settings.survey_percent),
-        )
 
     def _background_jobs(self) -> list[BackgroundJob]:
         settings = self._settings
-        jobs = [
+        return [
             BackgroundJob("retention", settings.retention_interval_seconds, self.retention.run_once),
             BackgroundJob("dedup", settings.dedup_interval_seconds, self.dedup.clean),
             BackgroundJob("producers", settings.producer_interval_seconds, self.producers.states.expire),
@@ -199,9 +187,6 @@ class Services:
             BackgroundJob("payloads", settings.payload_interval_seconds, self.payload_sweep.run_once),
             BackgroundJob("staging", settings.staging_interval_seconds, self.pipelines.clean),
         ]
-        if settings.survey_percent:
-            jobs.append(BackgroundJob("survey", settings.survey_interval_seconds, self.survey.run_once))
-        return jobs
 
     def _first_needed_offset(self, partition: PartitionId) -> Offset | None:
         floors = (self.routes.floor(partition), self.changes.floor(partition), self.routing.floor(partition))

@@ -43,6 +43,7 @@ class Broker(Services):
         self.transaction_services.load()
         self.pipelines.load()
         await self.unchecked.load(self.committer)
+        await drop_old_times(self.store, self.committer)
         self.cluster_id = await load_cluster_id(self.store, self.committer, uuid4)
         self.snowflakes.start_after(int.from_bytes(self.store.get(keys.MESSAGE_ID_MARK) or b""))
         self.jobs.start()
@@ -60,6 +61,15 @@ class Broker(Services):
         self.threads.close()
         self.record_checks.close()
         self.payloads.close()
+
+
+async def drop_old_times(store: Store, committer: Committer) -> None:
+    """Delete the state keys of a survey of timestamps that earlier versions made."""
+
+    def decide() -> Changes | None:
+        return Changes(drop_prefixes=(keys.OLD_TIMES,)) if store.range(keys.OLD_TIMES, limit=1) else None
+
+    await committer.submit(Change(decide, lambda _: None))
 
 
 async def load_cluster_id(store: Store, committer: Committer, new_uuid: Callable[[], UUID]) -> str:

@@ -31,7 +31,8 @@ _PENDING_OFFSETS = b"pending_offsets/"
 OPEN_TRANSACTIONS = b"open/"
 _ABORTED = b"aborted/"
 _DEDUP = b"dedup/"
-_TIMES = b"times/"
+OLD_TIMES = b"times/"
+"""What earlier versions knew of the oldest timestamps of records. The index knows it now, and a start deletes the keys."""
 
 IDENTITY = b"identity"
 CHECKED_FROM = b"checked_from"
@@ -271,24 +272,6 @@ def payload_uses(digest: bytes) -> bytes:
 
 def payload_use_key(digest: bytes, partition: PartitionId, offset: Offset) -> bytes:
     return payload_uses(digest) + _RECORD.pack(*partition, offset)
-
-
-def times_of_topic(topic_id: TopicId) -> bytes:
-    return _TIMES + _ID.pack(topic_id)
-
-
-def times_of_partition(partition: PartitionId) -> bytes:
-    return _TIMES + _PARTITION.pack(*partition)
-
-
-def times_key(partition: PartitionId, first: Offset) -> bytes:
-    """Return the key of a chunk of oldest timestamps, by its first offset."""
-    return times_of_partition(partition) + _OFFSET.pack(first)
-
-
-def first_offset_of_times(key: bytes) -> Offset:
-    (first,) = _OFFSET.unpack_from(key, len(_TIMES) + _PARTITION.size)
-    return Offset(first)
 
 
 def dedup_of_topic(topic_id: TopicId) -> bytes:

@@ -168,11 +168,6 @@ NUMBERS = (
         lambda services: services.payloads.pending_bytes,
     ),
     _gauge_of(
-        "unsurveyed_bytes",
-        "Bytes of records whose timestamps the survey has not read yet.",
-        lambda services: services.survey.unsurveyed_bytes,
-    ),
-    _gauge_of(
         "answers_held_bytes",
         "Bytes of memory that answers to readers hold, from before decoding until they are sent.",
         lambda services: services.answers.held_bytes,

@@ -26,10 +26,6 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between two runs that delete batches which were staged and never published."""
     payload_interval_seconds: int = 60
     """Seconds between two runs that remove unused payloads."""
-    survey_interval_seconds: int = 10
-    """Seconds between two runs of the survey of timestamps."""
-    survey_percent: int = 5
-    """Percentage of one core that the survey may use; 0 turns it off, and queries read by themselves."""
     node: int = 0
     """Part of every message id, 0 to 1023. Servers whose message ids must differ need different nodes."""
 

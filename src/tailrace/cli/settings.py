@@ -20,7 +20,7 @@ from tailrace.model.errors import ConfigurationError
 from tailrace.model.limits import Limits
 from tailrace.model.suggestions import did_you_mean
 
-_MAY_BE_ZERO = {"node": MAX_NODE, "survey_percent": 100}
+_MAY_BE_ZERO = {"node": MAX_NODE}
 """Settings of the broker that may be 0, each with its maximum."""
 
 

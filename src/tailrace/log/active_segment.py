@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tailrace.log.kernel_hints import KernelHints
-from tailrace.log.segment import SEGMENT_HEADER_BYTES, Segment, SegmentFolder, encode_segment_header, new_salt, salt_of
+from tailrace.log.segment import (
+    SEGMENT_HEADER_BYTES,
+    Segment,
+    SegmentFolder,
+    encode_segment_header,
+    is_current_format,
+    new_salt,
+    salt_of,
+)
 from tailrace.model.commit import Buffer
 from tailrace.model.errors import StorageFailedError, StorageFullError
 from tailrace.model.ids import Cursor, Position
@@ -60,6 +68,8 @@ class ActiveSegment:
         self._failure: OSError | None = None
         self.base = Position(0)
         self.salt = 0
+        self.is_current_format = False
+        """Whether frames may be appended; otherwise a new segment has to begin."""
         self.position = Position(0)
         """Where the next frame begins."""
         self.synced = Position(0)
@@ -69,7 +79,9 @@ class ActiveSegment:
         """Continue at the end of an existing segment. Its bytes count as durable only after the next sync."""
         self._fd = os.open(segment.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         with segment.path.open("rb") as file:
-            self.salt = salt_of(file.read(SEGMENT_HEADER_BYTES))
+            header = file.read(SEGMENT_HEADER_BYTES)
+        self.salt = salt_of(header)
+        self.is_current_format = is_current_format(header)
         self.base = segment.base
         self.position = end
 
@@ -99,6 +111,7 @@ class ActiveSegment:
             self._reserved = Position(0)
             self.base = base
             self.salt = salt
+            self.is_current_format = True
             self.position = Position(base + SEGMENT_HEADER_BYTES)
         self.segments.add(Segment(path, base, 0, cursor))
 

@@ -2,6 +2,9 @@
 
 The index keeps locations packed, in memory as on disk. So a checkpoint only concatenates them, each takes a quarter of the
 memory of a tuple, and the garbage collector need not visit any. Packed locations sort by their base offset, which comes first.
+
+A chunk is what the saved index keeps of some batches: their concatenated locations and one byte, so that its length is odd.
+Chunks of formats 1 and 2 are locations without the last field, whose length is even. Their oldest timestamps are unknown.
 """
 
 from bisect import bisect_right
@@ -9,7 +12,12 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
 
-_LOCATION = Struct(">QIIQqQqQ")
+from tailrace.model.commit import UNKNOWN_TIMESTAMP
+
+_LOCATION = Struct(">QIIQqQqQq")
+_OLD_LOCATION = Struct(">QIIQqQqQ")
+_CHUNK_END = b"\x03"
+_OLDEST_IN_CHUNK = Struct(f">{_OLD_LOCATION.size}xq")
 _BASE = Struct(">Q")
 _RUNNING = Struct(">q")
 _CURSOR = Struct(f">{Struct('>QIIQq').size}xQ")
@@ -33,7 +41,15 @@ class BatchLocation(NamedTuple):
     """The newest timestamp of the partition up to and including this batch."""
     bytes_before: int
     """Bytes of all batches that the partition ever held before this one, deleted ones too."""
+    oldest_timestamp: int
+    """No record of the batch has a timestamp before this one."""
 
+    @property
+    def end_offset(self) -> int:
+        return self.base_offset + self.records
+
+
+_FIELDS = len(BatchLocation._fields)
 
 pack_location = _LOCATION.pack
 """Takes the fields of a `BatchLocation`."""
@@ -43,16 +59,40 @@ def unpack_location(packed: bytes) -> BatchLocation:
     return BatchLocation._make(_LOCATION.unpack(packed))
 
 
-def unpack_locations(packed: bytes, offset: int = 0) -> Iterator[BatchLocation]:
-    """Unpack concatenated locations, from the one that holds the offset on; all of them if they are above it."""
-    size = _LOCATION.size
-    above = bisect_right(range(0, len(packed), size), offset, key=lambda at: _BASE.unpack_from(packed, at)[0])
-    return map(BatchLocation._make, _LOCATION.iter_unpack(memoryview(packed)[max(0, above - 1) * size :]))
+def pack_chunk(locations: Sequence[bytes]) -> bytes:
+    """Return the chunk of packed locations."""
+    return b"".join((*locations, _CHUNK_END))
 
 
-def last_location(packed: bytes) -> BatchLocation:
-    """Return the last entry of concatenated packed locations."""
-    return BatchLocation._make(_LOCATION.unpack_from(packed, len(packed) - _LOCATION.size))
+def unpack_chunk(chunk: bytes, offset: int = 0) -> Iterator[BatchLocation]:
+    """Unpack the locations of a chunk, from the one that holds the offset on; all of them if they are above it."""
+    form, end = _layout(chunk)
+    above = bisect_right(range(0, end, form.size), offset, key=lambda at: _BASE.unpack_from(chunk, at)[0])
+    return map(_location, form.iter_unpack(memoryview(chunk)[max(0, above - 1) * form.size : end]))
+
+
+def last_location(chunk: bytes) -> BatchLocation:
+    """Return the last location of a chunk."""
+    form, end = _layout(chunk)
+    return _location(form.unpack_from(chunk, end - form.size))
+
+
+def oldest_in_chunk(chunk: bytes) -> int:
+    """Return a timestamp that no record of the chunk's batches is before."""
+    form, end = _layout(chunk)
+    if form is _OLD_LOCATION:
+        return UNKNOWN_TIMESTAMP
+    oldest: int = min(_OLDEST_IN_CHUNK.iter_unpack(memoryview(chunk)[:end]))[0]
+    return oldest
+
+
+def _layout(chunk: bytes) -> tuple[Struct, int]:
+    """Return the format of the locations in a chunk, and where they end."""
+    return (_LOCATION, len(chunk) - 1) if len(chunk) % 2 else (_OLD_LOCATION, len(chunk))
+
+
+def _location(fields: tuple[int, ...]) -> BatchLocation:
+    return BatchLocation._make(fields if len(fields) == _FIELDS else (*fields, UNKNOWN_TIMESTAMP))
 
 
 def base_offset_of(packed: bytes) -> int:
@@ -72,6 +112,11 @@ def cursor_of(packed: bytes) -> int:
 def running_timestamp_of(packed: bytes) -> int:
     running: int = _RUNNING.unpack_from(packed, _RUNNING_AT)[0]
     return running
+
+
+def oldest_timestamp_of(packed: bytes) -> int:
+    oldest: int = _OLDEST_IN_CHUNK.unpack_from(packed)[0]
+    return oldest
 
 
 def bytes_before_of(packed: bytes) -> int:

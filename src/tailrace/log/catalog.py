@@ -53,8 +53,9 @@ class CheckpointData(NamedTuple):
     """Cursor and position of some frames, in order."""
 
 
-NewBatch = tuple[PartitionId, int, int, int, int, int, int, Buffer | None]
-"""Partition, base offset, records, length, position, newest timestamp, cursor, and the bytes if they are to be cached."""
+NewBatch = tuple[PartitionId, int, int, int, int, int, int, int, Buffer | None]
+"""Partition, base offset, records, length, position, newest and oldest timestamp, cursor, and the bytes if they are to be
+cached."""
 
 
 class Catalog:
@@ -138,7 +139,7 @@ class Catalog:
         segment = active.base
         cached: dict[int, Buffer] = {}
         count = 0
-        for partition, base, records, length, position, timestamp, cursor, data in batches:
+        for partition, base, records, length, position, timestamp, oldest, cursor, data in batches:
             index = partitions[partition]
             if base != index.end:
                 raise InvariantError(f"{describe_partition(partition)} ends at {index.end}, a batch came for {base}")
@@ -151,7 +152,7 @@ class Catalog:
             running = index.running
             if timestamp > running:
                 index.running = running = timestamp
-            index.locations.append(pack_location(base, records, length, position, timestamp, cursor, running, before))
+            index.locations.append(pack_location(base, records, length, position, timestamp, cursor, running, before, oldest))
             index.end = base + records
             count += 1
             if data is not None:

@@ -20,8 +20,9 @@ from tailrace.model.killpoint import killpoint
 
 _STAMP = META + b"stamp"
 _STAMP_VALUE = Struct(">HQQQ")
-_FORMAT_VERSION = 2
-"""Of the state. Format 1 can be read, too, and is replaced when all counters are saved (`SavedCounters`)."""
+_FORMAT_VERSION = 3
+"""Of the state. Older ones can be read, too. What only format 1 has is replaced when all counters are saved (`SavedCounters`);
+chunks of formats 1 and 2, which have no oldest timestamps, stay as they are (`log.batch_location`)."""
 _U64 = Struct(">Q")
 _FAR_BEHIND = 4
 """How many checkpoints' worth of unsaved log make writers wait."""

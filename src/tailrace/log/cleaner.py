@@ -21,7 +21,7 @@ from tailrace.log.active_segment import write_all
 from tailrace.log.batch_location import BatchLocation, pack_location, unpack_location
 from tailrace.log.catalog import Catalog
 from tailrace.log.checkpoint import Checkpoints
-from tailrace.log.frame import BadFrameError, BatchEntry, encode_entry, encode_head, head_size, read_frame
+from tailrace.log.frame import HEAD_BYTES, BadFrameError, BatchEntry, encode_head, encode_kept_entries, read_frame
 from tailrace.log.index import SavedIndex, partition_key
 from tailrace.log.options import LogOptions
 from tailrace.log.recovery import map_file
@@ -172,18 +172,12 @@ class Cleaner:
             waiting = 0
             with map_file(old.path) as data, closing(self._live_frames(old, data)) as frames:
                 for frame_cursor, hlc, synced, live in frames:
-                    at = position + head_size(len(live), 0)
-                    entries = []
+                    entries = encode_kept_entries(live)
+                    at = position + HEAD_BYTES + sum(map(len, entries))
                     bodies: list[Buffer] = []
                     for entry in live:
                         first = entry.position - old.base
-                        batch = bytes(data[first : first + entry.length])
-                        entries.append(
-                            encode_entry(
-                                entry.partition, entry.base_offset, entry.cursor, entry.records, batch, entry.max_timestamp
-                            )
-                        )
-                        bodies.append(batch)
+                        bodies.append(bytes(data[first : first + entry.length]))
                         moved = moves.setdefault(entry.partition, _MovedBatches())
                         moved.bases.append(entry.base_offset)
                         moved.positions.append(at)

@@ -15,12 +15,13 @@ from typing import NamedTuple
 from tailrace.log.data_folder import UNFINISHED, payload_digests, payload_path
 from tailrace.log.frame import BatchEntry, Frame
 from tailrace.log.index import describe_partition
+from tailrace.model.commit import UNKNOWN_TIMESTAMP
 from tailrace.model.errors import InvalidRequestError, TailraceError
 from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import DEFAULT_LIMITS, MIB
 from tailrace.model.record import PayloadReference, reference_to
 from tailrace.model.topic import TopicNames
-from tailrace.wire.batch import read_header
+from tailrace.wire.batch import TIMESTAMP_TYPE_MASK, read_header
 from tailrace.wire.fast_record_check import compile_scan, load_scan
 from tailrace.wire.payload_references import is_payload_reference, read_payload_reference
 from tailrace.wire.record_check import ScanRecords, check_records, plain_scan
@@ -47,27 +48,38 @@ def scan_for(size: int) -> ScanRecords:
 
 
 def bad_batches(frame: Frame, data: memoryview, base: int, scan: ScanRecords) -> Iterator[tuple[BatchEntry, str]]:
-    """Yield the batches of a good frame whose records can't be read, each with the reason. `base` is where `data` begins."""
+    """Yield the batches of a good frame whose records can't be read, or can't be found by their time, each with the reason.
+
+    `base` is where `data` begins.
+    """
     for entry in frame.entries:
         at = entry.position - base
-        fault = record_fault(entry, data[at : at + entry.length], scan)
+        batch = data[at : at + entry.length]
+        fault, oldest = _examine(entry, batch, scan)
+        if not fault and oldest < entry.oldest_timestamp:
+            fault = f"a record has the timestamp {oldest}, but according to its frame none is before {entry.oldest_timestamp}"
         if fault:
             yield entry, fault
 
 
 def record_fault(entry: BatchEntry, batch: memoryview, scan: ScanRecords) -> str:
     """Return what is wrong inside a stored batch, or an empty string."""
+    return _examine(entry, batch, scan)[0]
+
+
+def _examine(entry: BatchEntry, batch: memoryview, scan: ScanRecords) -> tuple[str, int]:
+    """Return what is wrong inside a stored batch, or an empty string and the oldest timestamp that readers see."""
     header = read_header(batch)
     if header.records != entry.records or header.last_offset_delta != entry.records - 1:
         return (
             f"the batch has {header.records} records and {header.last_offset_delta + 1} offsets,"
             f" but {entry.records} according to its frame"
-        )
+        ), UNKNOWN_TIMESTAMP
     try:
-        check_records(batch, header, _MAX_BATCH_BYTES, scan)
+        oldest, _ = check_records(batch, header, _MAX_BATCH_BYTES, scan)
     except TailraceError as error:
-        return str(error)
-    return ""
+        return str(error), UNKNOWN_TIMESTAMP
+    return "", header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else oldest
 
 
 class _PayloadUse(NamedTuple):

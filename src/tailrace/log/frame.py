@@ -1,7 +1,8 @@
 """The frame: the unit that is written, checked and applied atomically.
 
     head     magic, checksum, sizes, position, synced, cursor, timestamp, counts        56 bytes
-    entries  for each batch: partition, base offset, cursor, records, length, checksum  44 bytes each
+    entries  for each batch: partition, offset, cursor, records, length, checksum,
+             newest and oldest timestamp                                                52 bytes each
     effects  changes of topics, partitions and state
     batches  Kafka record batches, as they are served
 
@@ -11,6 +12,9 @@ frame elsewhere is not taken for one. The checksum begins with the salt of its s
 record value that imitates a frame at the right position is not taken for one either. `synced` is the position up to which the
 log was known to be durable when the frame was written: a bad frame below a later frame's `synced` was once good, so it is
 corruption; above it, it is a torn write. A frame without entries and effects is a seal, which only records `synced`.
+
+Frames of segments before format 3 begin with another magic, and their entries have no oldest timestamp: it is unknown. They
+keep this format when the cleaner rewrites them, because they must not grow.
 """
 
 from collections.abc import Sequence
@@ -21,20 +25,26 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from tailrace.model.clock import Hlc
-from tailrace.model.commit import Buffer, Changes
+from tailrace.model.commit import UNKNOWN_TIMESTAMP, Buffer, Changes
 from tailrace.model.errors import invariant
 from tailrace.model.ids import Cursor, Offset, PartitionId, Position, TopicId
 from tailrace.wire.batch import CHECKED_FROM, HEADER_BYTES, LEADER_EPOCH, LENGTH_FROM
 from tailrace.wire.batch import MAGIC as BATCH_MAGIC
 
-MAGIC = b"TRf1"
+MAGIC = b"TRf2"
+_OLD_MAGIC = b"TRf1"
+MAGIC_PREFIX = b"TRf"
+"""What frames of all formats begin with."""
+_SEED = 0x3254
+"""Goes into the checksum with the salt, so that a damaged magic does not turn a frame into one of the old format."""
 MAX_FRAME_BYTES = 1 << 31
 
 _CRC = Struct(">I")
 _MAGIC_AND_CRC = Struct(">4sI")
 _HEAD = Struct(">IIQQQQII")
-_ENTRY = Struct(">IIQQIIIq")
-_HEAD_AND_ENTRY = Struct(">IIQQQQIIIIQQIIIq")
+_ENTRY = Struct(">IIQQIIIqq")
+_OLD_ENTRY = Struct(">IIQQIIIq")
+_HEAD_AND_ENTRY = Struct(">IIQQQQIIIIQQIIIqq")
 _EFFECT = Struct(">BII")
 _U32 = Struct(">I")
 _U64 = Struct(">Q")
@@ -66,6 +76,7 @@ class BatchEntry(NamedTuple):
     length: int
     crc: int
     max_timestamp: int
+    oldest_timestamp: int
     position: Position
     """Where the batch itself begins in the log."""
 
@@ -96,9 +107,19 @@ class BadFrameError(Exception):
     """The bytes are not a good frame. The caller must find out whether that is a torn write or corruption."""
 
 
-def encode_entry(partition: PartitionId, base: int, cursor: int, records: int, batch: Buffer, max_timestamp: int) -> bytes:
+def encode_entry(
+    partition: PartitionId, base: int, cursor: int, records: int, batch: Buffer, max_timestamp: int, oldest_timestamp: int
+) -> bytes:
     (crc,) = _CRC.unpack_from(batch, _CHECKSUM_AT)
-    return _ENTRY.pack(partition[0], partition[1], base, cursor, records, len(batch), crc, max_timestamp)
+    topic_id, number = partition
+    return _ENTRY.pack(topic_id, number, base, cursor, records, len(batch), crc, max_timestamp, oldest_timestamp)
+
+
+def encode_kept_entries(entries: Sequence[BatchEntry]) -> list[bytes]:
+    """Encode entries of a frame that was read, for a frame that takes its place. They are not longer than they were."""
+    if all(entry.oldest_timestamp == UNKNOWN_TIMESTAMP for entry in entries):
+        return [_OLD_ENTRY.pack(*entry.partition, *entry[1:7]) for entry in entries]
+    return [_ENTRY.pack(*entry.partition, *entry[1:8]) for entry in entries]
 
 
 def fast_encode_head(
@@ -111,6 +132,7 @@ def fast_encode_head(
     records: int,
     batch: Buffer,
     max_timestamp: int,
+    oldest_timestamp: int,
     salt: int,
 ) -> bytes:
     """Fast path of `encode_head`: a frame of one batch and no effects, the commonest by far, in half the time.
@@ -137,8 +159,9 @@ def fast_encode_head(
         length,
         crc,
         max_timestamp,
+        oldest_timestamp,
     )
-    return _MAGIC_AND_CRC.pack(MAGIC, crc32c(checked, salt)) + checked
+    return _MAGIC_AND_CRC.pack(MAGIC, crc32c(checked, salt ^ _SEED)) + checked
 
 
 def head_size(entry_count: int, effects_size: int) -> int:
@@ -158,10 +181,12 @@ def encode_head(
     salt: int,
 ) -> bytes:
     """Encode everything of a frame that comes before its batches, of which there are `body` bytes."""
-    size = head_size(len(entries), len(effects))
-    head = _HEAD.pack(size + body, size, position, synced, cursor, hlc, len(entries), effect_count)
-    checked = b"".join((head, *entries, effects))
-    return MAGIC + _CRC.pack(crc32c(checked, salt)) + checked
+    described = b"".join((*entries, effects))
+    size = HEAD_BYTES + len(described)
+    checked = _HEAD.pack(size + body, size, position, synced, cursor, hlc, len(entries), effect_count) + described
+    if entries and len(entries[0]) == _OLD_ENTRY.size:
+        return _OLD_MAGIC + _CRC.pack(crc32c(checked, salt)) + checked
+    return MAGIC + _CRC.pack(crc32c(checked, salt ^ _SEED)) + checked
 
 
 def encode_effects(changes: Changes) -> tuple[bytes, int]:
@@ -220,21 +245,25 @@ def read_frame(data: memoryview, at: int, position: int, salt: int, *, check_bat
     left = len(data) - at
     if left < HEAD_BYTES:
         raise BadFrameError(f"the {left} bytes that are left are too few for a frame")
-    if data[at : at + len(MAGIC)] != MAGIC:
+    magic = data[at : at + len(MAGIC)]
+    is_old = magic == _OLD_MAGIC
+    if magic != MAGIC and not is_old:
         raise BadFrameError("no frame begins here")
+    entry_format, seed = (_OLD_ENTRY, salt) if is_old else (_ENTRY, salt ^ _SEED)
     (crc,) = _CRC.unpack_from(data, at + len(MAGIC))
     size, head, own, synced, cursor, hlc, entry_count, effect_count = _HEAD.unpack_from(data, at + _CRC_FROM)
-    if not HEAD_BYTES + entry_count * _ENTRY.size <= head <= size <= left:
+    entries_end = HEAD_BYTES + entry_count * entry_format.size
+    if not entries_end <= head <= size <= left:
         raise BadFrameError(f"a frame of {size} bytes with a head of {head} does not fit into {left} bytes")
-    if crc32c(data[at + _CRC_FROM : at + head], salt) != crc:
+    if crc32c(data[at + _CRC_FROM : at + head], seed) != crc:
         raise BadFrameError("the head's checksum does not match")
     if own != position:
         raise BadFrameError(f"the frame belongs to position {own}")
     entries = []
     body = at + head
     for number in range(entry_count):
-        topic, partition, base, first, records, length, checksum, newest = _ENTRY.unpack_from(
-            data, at + HEAD_BYTES + number * _ENTRY.size
+        topic, partition, base, first, records, length, checksum, newest, *oldest = entry_format.unpack_from(
+            data, at + HEAD_BYTES + number * entry_format.size
         )
         if length < HEADER_BYTES or body + length > at + size:
             raise BadFrameError(f"a batch of {length} bytes does not fit into its frame")
@@ -245,13 +274,21 @@ def read_frame(data: memoryview, at: int, position: int, salt: int, *, check_bat
         batch_position = Position(position + body - at)
         entries.append(
             BatchEntry(
-                PartitionId(topic, partition), Offset(base), Cursor(first), records, length, checksum, newest, batch_position
+                PartitionId(topic, partition),
+                Offset(base),
+                Cursor(first),
+                records,
+                length,
+                checksum,
+                newest,
+                oldest[0] if oldest else UNKNOWN_TIMESTAMP,
+                batch_position,
             )
         )
         body += length
     if body != at + size:
         raise BadFrameError("the batches do not fill the frame")
-    effects = bytes(data[at + HEAD_BYTES + entry_count * _ENTRY.size : at + head])
+    effects = bytes(data[at + entries_end : at + head])
     return Frame(Position(position), size, Position(synced), Cursor(cursor), Hlc(hlc), entries, effects, effect_count)
 
 
@@ -259,7 +296,7 @@ def frame_size(data: memoryview, at: int) -> int:
     """Return the size of the frame at `at` according to its head, which is not checked."""
     if len(data) - at < HEAD_BYTES:
         return HEAD_BYTES
-    if data[at : at + len(MAGIC)] != MAGIC:
+    if data[at : at + len(MAGIC)] not in (MAGIC, _OLD_MAGIC):
         raise BadFrameError("no frame begins here")
     size: int = _HEAD.unpack_from(data, at + _CRC_FROM)[0]
     return max(size, HEAD_BYTES)

@@ -29,6 +29,7 @@ from tailrace.log.opening import LOG_START, sync_evidence
 from tailrace.log.recovery import SegmentFile, diagnose_end, frames_after, map_file, take_inventory
 from tailrace.log.segment import SEGMENT_HEADER_BYTES, SegmentFolder, SegmentUsage, read_segment_header, salt_of
 from tailrace.log.state import SettledState, StateDb, saved_topics
+from tailrace.model.commit import UNKNOWN_TIMESTAMP
 from tailrace.model.errors import CorruptionError, StorageReadError
 from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.topic import TopicNames
@@ -333,6 +334,12 @@ class _FolderCheck:
         if facts != location[:6]:
             self._report.find(
                 where, f"{label}: the index has {location[:6]} for the batch at offset {entry.base_offset}, the log has {facts}"
+            )
+        if location.oldest_timestamp not in (entry.oldest_timestamp, UNKNOWN_TIMESTAMP):
+            self._report.find(
+                where,
+                f"{label}: the index has the oldest timestamp {location.oldest_timestamp} for the batch at offset"
+                f" {entry.base_offset}, the log has {entry.oldest_timestamp}",
             )
         saved.take()
 

@@ -3,7 +3,8 @@
 The newest batches of each partition are listed in memory. A checkpoint saves the list in chunks, so that older batches are
 found with one lookup in RocksDB. Each entry carries the running maximum of the partition's timestamps and the running sum of
 its bytes. Both rise with the offset, so that lookups by time and by size are binary searches, over the chunks and inside them,
-even when timestamps are out of order.
+even when timestamps are out of order. Each entry also carries the oldest timestamp of its batch. Nothing orders these, so a
+lookup of the batches that are old enough for an upper bound goes over all entries of its range (`IndexReader.not_after`).
 
 Where each partition starts and ends is saved as its counters. A checkpoint puts the counters of all partitions that have
 changed into one value, because a key for each of them takes longer than the rest of what is saved of a partition with few
@@ -25,14 +26,19 @@ from tailrace.log.batch_location import (
     base_offset_of,
     bytes_before_of,
     cursor_of,
+    index_above,
     index_holding,
     last_location,
+    oldest_in_chunk,
+    oldest_timestamp_of,
+    pack_chunk,
     running_timestamp_of,
+    unpack_chunk,
     unpack_location,
-    unpack_locations,
 )
 from tailrace.log.state import CHUNK, COUNTERS, OLD_COUNTER, OLD_TIME, StateDb, after_prefix
-from tailrace.model.ids import PartitionId, Position, TopicId
+from tailrace.model.commit import OffsetBounds
+from tailrace.model.ids import Offset, PartitionId, Position, TopicId
 from tailrace.model.topic import TopicNames
 
 _U64 = Struct(">Q")
@@ -130,7 +136,7 @@ class SavedIndex:
             self.save_chunk(batch, partition_key, locations[first : first + self._chunk_batches])
 
     def save_chunk(self, batch: WriteBatch, partition_key: bytes, locations: Sequence[bytes]) -> None:
-        batch.put(CHUNK + partition_key + locations[0][:BASE_BYTES], b"".join(locations))
+        batch.put(CHUNK + partition_key + locations[0][:BASE_BYTES], pack_chunk(locations))
 
     def drop_topic(self, batch: WriteBatch, topic_id: int) -> None:
         """Delete the chunks of a topic. Its counters go because the checkpoint that drops it saves all others."""
@@ -139,12 +145,21 @@ class SavedIndex:
 
     def chunks(self, partition: PartitionId, offset: int) -> Iterator[list[BatchLocation]]:
         """Return the saved locations in order, chunk by chunk, beginning with the chunk that holds `offset`."""
-        return (list(unpack_locations(packed)) for packed in self._packed_chunks(partition, offset))
+        return (list(unpack_chunk(packed)) for packed in self._packed_chunks(partition, offset))
 
     def locations(self, partition: PartitionId, offset: int) -> Iterator[BatchLocation]:
         """Yield the saved locations in order, beginning with the batch that holds `offset`."""
         for packed in self._packed_chunks(partition, offset):
-            yield from unpack_locations(packed, offset)
+            yield from unpack_chunk(packed, offset)
+
+    def not_after(self, partition: PartitionId, timestamp: int, offset: int) -> Iterator[BatchLocation]:
+        """Yield the saved locations of batches that may hold a record of this timestamp or before, in order.
+
+        Begins with the batch that holds `offset`, or after it.
+        """
+        for packed in self._packed_chunks(partition, offset):
+            if oldest_in_chunk(packed) <= timestamp:
+                yield from (found for found in unpack_chunk(packed, offset) if found.oldest_timestamp <= timestamp)
 
     def _packed_chunks(self, partition: PartitionId, offset: int) -> Iterator[bytes]:
         prefix = CHUNK + partition_key(partition)
@@ -241,6 +256,35 @@ class IndexReader:
             return None
         # Reads one chunk at most, unless the batch that first reached the timestamp was deleted.
         return next((location for location in self.walk(index, offset) if location.max_timestamp >= timestamp), None)
+
+    def not_after(self, index: PartitionIndex, timestamp: int, within: OffsetBounds, gap_bytes: int) -> Sequence[OffsetBounds]:
+        """Return the offsets within the bounds whose batches may hold a record of this timestamp or before.
+
+        Ranges that are closer together than `gap_bytes` are joined: to read what is between them takes less than to read twice.
+        """
+        found: list[OffsetBounds] = []
+        end_bytes = 0
+        for location in self._not_after(index, timestamp, within):
+            start = Offset(max(location.base_offset, within.start))
+            end = Offset(min(location.end_offset, within.end))
+            if start >= end:
+                continue
+            if found and location.bytes_before - end_bytes <= gap_bytes:
+                found[-1] = OffsetBounds(found[-1].start, end)
+            else:
+                found.append(OffsetBounds(start, end))
+            end_bytes = location.bytes_before + location.length
+        return found
+
+    def _not_after(self, index: PartitionIndex, timestamp: int, within: OffsetBounds) -> Iterator[BatchLocation]:
+        recent = index.locations
+        stop = min(within.end, base_offset_of(recent[0]) if recent else index.end)
+        if within.start < stop:
+            saved = self._saved.not_after(index.partition, timestamp, within.start)
+            yield from takewhile(lambda location: location.base_offset < stop, saved)
+        for at in range(index_holding(recent, within.start), index_above(recent, within.end - 1)):
+            if oldest_timestamp_of(recent[at]) <= timestamp:
+                yield unpack_location(recent[at])
 
     def size_from(self, index: PartitionIndex, offset: int) -> int:
         """Return the bytes of the batches from the one that holds the offset on, at or above the start."""

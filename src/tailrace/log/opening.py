@@ -352,8 +352,8 @@ def _apply(frame: Frame, catalog: Catalog) -> Changes | None:
     if frame.entries:
         catalog.index_cursor(frame.cursor, frame.position)
         catalog.append(
-            (partition, base, records, length, position, newest, cursor, None)
-            for partition, base, cursor, records, length, _, newest, position in frame.entries
+            (partition, base, records, length, position, newest, oldest, cursor, None)
+            for partition, base, cursor, records, length, _, newest, oldest, position in frame.entries
         )
     catalog.advance(LogEnd(Position(frame.position + frame.size), frame.end_cursor, frame.hlc))
     return changes
@@ -373,7 +373,7 @@ def _resume(active: ActiveSegment, recovery: Recovery, catalog: Catalog) -> None
         active.segments.add(segment)
     if tail.segments:
         active.resume(tail.segments[-1], tail.end)
-    if not active.salt:
+    if not active.is_current_format:
         active.begin(tail.end, catalog.end.cursor)
         catalog.enter_segment(SegmentUsage(tail.end, 0, catalog.end.cursor))
     catalog.advance(LogEnd(active.position, catalog.end.cursor, catalog.end.hlc))

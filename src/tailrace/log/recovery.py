@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tailrace.log.frame import MAGIC, BadFrameError, Frame, read_frame
+from tailrace.log.frame import MAGIC_PREFIX, BadFrameError, Frame, read_frame
 from tailrace.log.segment import (
     SEGMENT_HEADER_BYTES,
     Segment,
@@ -189,7 +189,7 @@ def frames_after(data: memoryview, at: int, base: int, salt: int) -> Iterator[Fr
             if is_chain:
                 at += frame.size
                 continue
-        at = mapping.find(MAGIC, at + 1)
+        at = mapping.find(MAGIC_PREFIX, at + 1)
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 A segment's name holds its base, the log position of its first byte, and its generation, which rises when the cleaner
 rewrites it. The next segment's base is the position after this one's last byte at the time it was closed. Its header holds a
-salt, with which the checksums of its frames begin (`log.frame`); segments of format 1 have none, which is a salt of 0.
+salt, with which the checksums of its frames begin (`log.frame`); segments of format 1 have none, which is a salt of 0. Frames
+of format 3 say how old the oldest record of each batch is. Segments of older formats are read and not continued.
 
 `SegmentUsage` says which bytes of a segment belong to which partition, so that the cleaner knows how much of it is live. A
 partition's bytes are counted over its whole life, so the bytes that a segment holds of it are one span of that count, and what
@@ -28,7 +29,7 @@ from tailrace.log.index import PartitionIndex, partition_key, partition_of
 from tailrace.model.errors import CorruptionError, FormatError, OverloadedError, StorageReadError
 from tailrace.model.ids import Cursor, PartitionId, Position
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 SEGMENT_HEADER_BYTES = 64
 
 _MAGIC = b"TAILRACE"
@@ -213,6 +214,11 @@ def encode_segment_header(base: int, generation: int, first_cursor: int, salt: i
     """
     packed = _HEADER.pack(_MAGIC, FORMAT_VERSION, 0, generation, base, first_cursor)
     return (packed + _CRC.pack(crc32c(packed)) + 2 * _salt_bytes(salt)).ljust(SEGMENT_HEADER_BYTES, b"\0")
+
+
+def is_current_format(header: bytes) -> bool:
+    """Return whether a segment with this header, which was checked, may be continued."""
+    return bool(_HEADER.unpack_from(header)[1] == FORMAT_VERSION)
 
 
 def salt_of(header: bytes) -> int:

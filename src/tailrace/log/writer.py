@@ -302,16 +302,16 @@ class GroupFrames:
                 position, cursor = self.position, self.cursor
                 continue
             cursor = commit.cursor
-            partition, batch, records, timestamp, _ = only
+            partition, batch, records, timestamp, _, oldest = only
             (base,) = commit.offsets
             batch = with_base_offset(batch, base)
             length = len(batch)
             buffers.append(
-                fast_encode_head(position, synced, cursor, commit.hlc, partition, base, records, batch, timestamp, salt)
+                fast_encode_head(position, synced, cursor, commit.hlc, partition, base, records, batch, timestamp, oldest, salt)
             )
             buffers.append(batch)
             at = position + ONE_BATCH_HEAD_BYTES
-            batches.append((partition, base, records, length, at, timestamp, cursor, batch))
+            batches.append((partition, base, records, length, at, timestamp, oldest, cursor, batch))
             position = at + length
             cursor += records
         self.position, self.cursor = position, cursor
@@ -327,12 +327,12 @@ class GroupFrames:
         start = at = self.position + head_size(len(appends), len(effects))
         entries = []
         bodies: list[Buffer] = []
-        for (partition, batch, records, timestamp, _), base in zip(appends, commit.offsets, strict=True):
+        for (partition, batch, records, timestamp, _, oldest), base in zip(appends, commit.offsets, strict=True):
             batch = with_base_offset(batch, base)
             length = len(batch)
-            entries.append(encode_entry(partition, base, cursor, records, batch, timestamp))
+            entries.append(encode_entry(partition, base, cursor, records, batch, timestamp, oldest))
             bodies.append(batch)
-            self.batches.append((partition, base, records, length, at, timestamp, cursor, batch))
+            self.batches.append((partition, base, records, length, at, timestamp, oldest, cursor, batch))
             at += length
             cursor += records
         head = encode_head(

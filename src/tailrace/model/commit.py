@@ -15,6 +15,9 @@ Buffer = bytes | bytearray | memoryview
 ASSIGN = Offset(-1)
 """The value of `Append.base_offset` that takes the next offset, whatever it is."""
 
+UNKNOWN_TIMESTAMP = -1 << 63
+"""The value of `Append.oldest_timestamp` of a batch whose records may have any timestamps. No timestamp is before it."""
+
 
 class Append(NamedTuple):
     """One Kafka RecordBatch (v2) for one partition. Its bytes were checked before; the store assigns its base offset."""
@@ -25,6 +28,8 @@ class Append(NamedTuple):
     max_timestamp: int
     base_offset: Offset = ASSIGN
     """The offset that the sender expects. The commit is rejected if it is not the next one."""
+    oldest_timestamp: int = UNKNOWN_TIMESTAMP
+    """No record of the batch has a timestamp before this one. Readers by time skip the batch if it is after theirs."""
 
 
 class Changes(NamedTuple):

@@ -240,8 +240,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Queries that run at the same time: this many short ones of tables, as many long ones, and as many of topics."""
     queued_queries: int = 1_000
     """Queries that wait for one of the `query_threads`."""
-    known_time_runs: int = 100_000
-    """Runs of batches, of all topics, whose oldest timestamp a query found before the survey did."""
     statement_bytes: int = 128 * KIB
     """Bytes of the SQL text of one request. The rows of an INSERT of plain values are not counted."""
     statement_nodes: int = 1_000

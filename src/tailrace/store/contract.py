@@ -131,6 +131,12 @@ class Store(Protocol):
     def batch_for_time(self, partition: PartitionId, timestamp_ms: int) -> Offset | None:
         """Return the base offset of the first batch with a record of this timestamp or a later one, by the index."""
 
+    def batches_not_after(self, partition: PartitionId, timestamp_ms: int, within: OffsetBounds) -> Sequence[OffsetBounds]:
+        """Return the offsets within the bounds whose batches may hold a record of this timestamp or before, by the index.
+
+        The ranges are in order and apart. They may hold later batches, too, where reading takes less than leaving them out.
+        """
+
     def batch_for_size(self, partition: PartitionId, keep_bytes: int) -> Offset:
         """Return the base offset of the last batch that has at least `keep_bytes` from it to the end, or the start."""
 

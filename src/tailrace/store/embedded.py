@@ -57,6 +57,7 @@ class EmbeddedStore:
         self._stats = StoreStats()
         self.topic_names = TopicNames()
         self._closed = False
+        self._gap_bytes = options.gap_bytes
         try:
             self._log = log = open_log(
                 folder, durability, options, limits, clock, self._stats, self.topic_names, self._fail, accept_loss_after
@@ -115,6 +116,9 @@ class EmbeddedStore:
     def batch_for_time(self, partition: PartitionId, timestamp_ms: int) -> Offset | None:
         location = self._lookup.for_time(self._partition(partition), timestamp_ms)
         return Offset(location.base_offset) if location else None
+
+    def batches_not_after(self, partition: PartitionId, timestamp_ms: int, within: OffsetBounds) -> Sequence[OffsetBounds]:
+        return self._lookup.not_after(self._partition(partition), timestamp_ms, within, self._gap_bytes)
 
     def batch_for_size(self, partition: PartitionId, keep_bytes: int) -> Offset:
         return Offset(self._lookup.for_size(self._partition(partition), keep_bytes))

@@ -19,13 +19,14 @@ from tailrace.wire.batch import with_base_offset
 
 
 class _MemoryPartition:
-    """The batches of one partition, with the newest timestamp of each."""
+    """The batches of one partition, with the newest and the oldest timestamp of each."""
 
     def __init__(self) -> None:
         self.start = Offset(0)
         self.end = Offset(0)
         self.batches: list[LogBatch] = []
         self.timestamps: list[int] = []
+        self.oldest: list[int] = []
 
     def first_holding(self, offset: int) -> int:
         return bisect_left(self.batches, offset, key=lambda batch: batch.base_offset + batch.records - 1)
@@ -33,7 +34,7 @@ class _MemoryPartition:
     def trim(self, start: Offset) -> None:
         self.start = max(self.start, start)
         dead = self.first_holding(self.start)
-        del self.batches[:dead], self.timestamps[:dead]
+        del self.batches[:dead], self.timestamps[:dead], self.oldest[:dead]
 
 
 class MemoryStore:
@@ -126,6 +127,20 @@ class MemoryStore:
                     return held.base_offset
             return None
 
+    def batches_not_after(self, partition: PartitionId, timestamp_ms: int, within: OffsetBounds) -> Sequence[OffsetBounds]:
+        with self._lock:
+            stored = self._partition(partition)
+            found: list[OffsetBounds] = []
+            for held, oldest in zip(stored.batches, stored.oldest, strict=True):
+                start = max(held.base_offset, within.start)
+                end = min(Offset(held.base_offset + held.records), within.end)
+                if oldest > timestamp_ms or start >= end:
+                    continue
+                if found and found[-1].end == start:
+                    start = found.pop().start
+                found.append(OffsetBounds(start, end))
+            return found
+
     def batch_for_size(self, partition: PartitionId, keep_bytes: int) -> Offset:
         with self._lock:
             stored = self._partition(partition)
@@ -195,6 +210,7 @@ class MemoryStore:
         held = LogBatch(self._cursor, append.partition, base, append.records, commit.receipt.hlc, batch)
         stored.batches.append(held)
         stored.timestamps.append(append.max_timestamp)
+        stored.oldest.append(append.oldest_timestamp)
         stored.end = Offset(base + append.records)
         self._log.append(held)
         self._cursor = Cursor(self._cursor + append.records)

@@ -278,7 +278,9 @@ class _Salvage:
         self._store.commit(changes._replace(creates=creates, drops=drops, trims=trims))
 
     def _keep(self, entry: BatchEntry, batch: bytes) -> None:
-        self._append(Append(entry.partition, batch, entry.records, entry.max_timestamp, entry.base_offset))
+        self._append(
+            Append(entry.partition, batch, entry.records, entry.max_timestamp, entry.base_offset, entry.oldest_timestamp)
+        )
         self._result.batches += 1
         self._result.records += entry.records
         self._result.bytes += entry.length

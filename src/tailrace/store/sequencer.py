@@ -124,7 +124,7 @@ class Sequencer:
         for key, value in puts:
             size += len(key) + (len(value) if value is not None else 0)
         records = 0
-        for _, batch, count, _, _ in appends:
+        for _, batch, count, _, _, _ in appends:
             size += len(batch)
             records += count
         if size > self._frame_bytes:
@@ -148,7 +148,7 @@ class Sequencer:
 
         `tests/unit/store/test_sequencer.py` holds both equal.
         """
-        partition, batch, records, _, wanted = only
+        partition, batch, records, _, wanted, _ = only
         size = _COMMIT_OVERHEAD_BYTES + len(batch)
         if size > self._frame_bytes:
             raise self._too_large(size)
@@ -167,7 +167,7 @@ class Sequencer:
         """Return the base offset of each append, and where the partitions end after all of them."""
         offsets: list[Offset] = []
         ends: dict[PartitionId, Offset] = {}
-        for partition, _, records, _, wanted in changes.appends:
+        for partition, _, records, _, wanted, _ in changes.appends:
             end = ends.get(partition)
             if end is None:
                 end = self._ends.get(partition)

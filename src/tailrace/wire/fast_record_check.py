@@ -63,7 +63,7 @@ class CompiledScan:
         address = _address_of(places)
         call = self._keeping_lock if end <= _FEW_BYTES else self._without_lock
         call(address + _RESULT_AT, None, pointer, address)
-        return places[4], places[0], places[1]
+        return places[4], places[0], places[1], places[2]
 
 
 def load_scan() -> CompiledScan | None:

@@ -36,13 +36,16 @@ _LEAST_BODY = 6
 _GREATEST = 0x7FFFFFFFFFFFFFFF
 _LEAST = -0x7FFFFFFFFFFFFFFF - 1
 _CUT_OFF = -1
+_NO_TIMESTAMP = -1
 
 
-ScanResult = tuple[int, int, int]
-"""The result of a scan: one of `RecordFault`, the number of the record that has it and, if there is no fault, the newest
-timestamp of all records."""
+ScanResult = tuple[int, int, int, int]
+"""The result of a scan: one of `RecordFault`, the number of the record that has it and, if there is no fault, the oldest and
+the newest timestamp of all records. Records without a timestamp do not count for the oldest one."""
 ScanRecords = Callable[[Buffer, int, int, int], ScanResult]
 """Scans the records in some bytes: from which byte on, how many, and the timestamp that theirs are relative to."""
+TimestampSpan = tuple[int, int]
+"""The oldest and the newest timestamp of the records of a batch. If no record has one, the oldest is later than any."""
 
 
 _FAULTS = {
@@ -57,8 +60,8 @@ _FAULTS = {
 }
 
 
-def check_records(batch: Buffer, header: BatchHeader, most_bytes: int, scan: ScanRecords) -> int:
-    """Check the records and return their newest timestamp. A compressed batch may decompress to `most_bytes`."""
+def check_records(batch: Buffer, header: BatchHeader, most_bytes: int, scan: ScanRecords) -> TimestampSpan:
+    """Check the records and return their timestamps. A compressed batch may decompress to `most_bytes`."""
     data, start = batch, HEADER_BYTES
     codec = header.attributes & CODEC_MASK
     if codec:
@@ -69,12 +72,12 @@ def check_records(batch: Buffer, header: BatchHeader, most_bytes: int, scan: Sca
     size = len(data) - start
     if header.records * LEAST_RECORD_BYTES > size:
         raise InvalidRecordsError(f"the batch counts {header.records} records in {size} bytes, which can't hold them")
-    fault, record, max_timestamp = scan(data, start, header.records, header.base_timestamp)
-    if fault == RecordFault.TRAILING:
-        raise InvalidRecordsError(f"the batch has bytes after the last of its {header.records} records")
+    fault, record, oldest, newest = scan(data, start, header.records, header.base_timestamp)
     if fault:
+        if fault == RecordFault.TRAILING:
+            raise InvalidRecordsError(f"the batch has bytes after the last of its {header.records} records")
         raise InvalidRecordsError(f"record {record} of the batch {_FAULTS[RecordFault(fault)]}")
-    return max_timestamp
+    return oldest, newest
 
 
 def plain_scan(data: Buffer, start: int, count: int, base_timestamp: int) -> ScanResult:
@@ -82,18 +85,19 @@ def plain_scan(data: Buffer, start: int, count: int, base_timestamp: int) -> Sca
     plain = data if type(data) is bytes else bytes(data)
     places = [start, len(plain), count, base_timestamp]
     fault: int = scan_records(plain, places)
-    return fault, places[0], places[1]
+    return fault, places[0], places[1], places[2]
 
 
 def scan_records(data, places):
     """Scan the records and return the first fault.
 
     `places` holds where the bytes begin and end, the number of records, and the timestamp that theirs are relative to. On
-    return its first entry is the number of the record with the fault, and its second the newest timestamp.
+    return its first entry is the number of the record with the fault, the second the oldest and the third the newest timestamp.
     """
     at = places[0]
     size = places[1]
     base_timestamp = places[3]
+    oldest = _GREATEST
     newest = _LEAST
     for index in range(places[2]):
         places[0] = index
@@ -112,7 +116,10 @@ def scan_records(data, places):
                 return 3
         elif base_timestamp < _LEAST - later:
             return 3
-        newest = max(newest, base_timestamp + later)
+        timestamp = base_timestamp + later
+        newest = max(newest, timestamp)
+        if timestamp != _NO_TIMESTAMP:
+            oldest = min(oldest, timestamp)
         delta, at = read_number(data, at, end)
         if at == _CUT_OFF:
             return 2
@@ -146,7 +153,8 @@ def scan_records(data, places):
             at += max(length, 0)
         if at != end:
             return 8
-    places[1] = newest
+    places[1] = oldest
+    places[2] = newest
     return 0 if at == size else 9
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from tailrace.model.commit import Buffer
+from tailrace.model.commit import UNKNOWN_TIMESTAMP, Buffer
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.ids import TopicId
 from tailrace.model.pipeline import MarkMove
@@ -30,6 +30,8 @@ class StagedBatch(NamedTuple):
     batch: Buffer
     needs: TopicId | None = None
     """A topic that the batch depends on. If that topic is deleted when the batch is to be published, the batch is left out."""
+    oldest_timestamp: int = UNKNOWN_TIMESTAMP
+    """No record is before it. The server finds it; a chunk does not carry it."""
 
 
 class StagedChunk(NamedTuple):

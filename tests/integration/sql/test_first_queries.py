@@ -8,7 +8,6 @@ import httpx
 from confluent_kafka import Producer
 
 from tailrace.model.limits import MIB
-from tests.support.eventually import eventually
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
@@ -21,17 +20,12 @@ LATE = {5_000: 4_000, 9_999: 20}
 
 
 def test_a_first_query_reads_what_its_bounds_describe(tmp_path: Path) -> None:
-    eager = tmp_path / "eager.toml"
-    eager.write_text("[broker]\nsurvey_interval_seconds = 1\nsurvey_percent = 100\n")
-    idle = tmp_path / "idle.toml"
-    idle.write_text("[broker]\nsurvey_percent = 0\n")
     folder = tmp_path / "data"
-    with ServerProcess(folder, "--config", str(eager)) as server:
+    with ServerProcess(folder) as server:
         times = fill(server.kafka)
-        await_survey(server.url)
         server.kill()
-    for ending in ("kill", "terminate"):
-        with ServerProcess(folder, "--config", str(idle)) as server:
+    for ending in ("kill", "terminate", "kill"):
+        with ServerProcess(folder) as server:
             for low, high in ((0, 100), (3_500, 4_100)):
                 shown, read_bytes = ask(server.url, low, high)
                 assert shown == [offset for offset, time in enumerate(times) if low <= time - START_MS <= high]
@@ -59,13 +53,6 @@ def fill(address: str) -> Sequence[int]:
             producer.poll(0)
         assert producer.flush(60) == 0
     return times
-
-
-def await_survey(url: str) -> None:
-    """Until a look that began after now has found nothing more to do."""
-    begun = metric(url, 'tailrace_job_runs_total{job="survey"}')
-    eventually(lambda: metric(url, 'tailrace_job_runs_total{job="survey"}') >= begun + 2, "two surveys", PATIENCE_SECONDS)
-    eventually(lambda: metric(url, "tailrace_unsurveyed_bytes") == 0, "nothing is left to survey", PATIENCE_SECONDS)
 
 
 def ask(url: str, low: int, high: int) -> tuple[list[int], float]:

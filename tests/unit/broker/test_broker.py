@@ -5,13 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from tailrace.broker import keys
 from tailrace.broker.broker import Broker
 from tailrace.model.clock import SystemClock
+from tailrace.model.commit import Changes
 from tailrace.model.errors import StoreClosedError
 from tailrace.model.fetch import PartitionFetch
 from tailrace.model.ids import Offset
 from tailrace.model.record import Message
 from tailrace.store.embedded import EmbeddedStore
+from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, turns
 from tests.support.brokers import GatedStore, append, options, placed, raw, running_broker, values_in
 from tests.support.offsets import up_to
@@ -103,3 +106,11 @@ def test_a_broker_can_be_made_before_there_is_a_loop() -> None:
         return broker.topics.partition_count
 
     assert asyncio.run(use()) == 1
+
+
+@on_loop
+async def test_the_state_of_an_earlier_survey_of_timestamps_is_deleted() -> None:
+    store = MemoryStore()
+    store.commit(Changes(puts=[(keys.OLD_TIMES + b"1", b"x"), (keys.OLD_TIMES + b"2", b"y")]))
+    async with running_broker(store):
+        assert store.range(keys.OLD_TIMES) == []

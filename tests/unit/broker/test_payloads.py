@@ -103,7 +103,7 @@ async def test_every_reader_gets_the_value_and_all_else_as_it_was_published() ->
         scanned = [
             each.batch
             for piece in broker.scanner.view("t").partitions[0].parts(ScanRange(Offset(1), Offset(2)))
-            for each in piece.batches
+            for each in piece
         ]
         for batches in (answer.batches, many[0].batches, scanned):
             assert [record for batch in batches for record in decode_batch(batch, DEFAULT_LIMITS)] == [wanted]

@@ -59,7 +59,6 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
         ),
         ("[limits]\npayload_bytes = 0", "limits.payload_bytes is 0; it must be at least 1"),
         ("[broker]\nretention_interval_seconds = 0", "broker.retention_interval_seconds is 0; it must be at least 1"),
-        ("[broker]\nsurvey_percent = 101", "broker.survey_percent is 101; it must be from 0 to 100"),
         ("[broker]\nnode = 1024", "broker.node is 1024; it must be from 0 to 1023"),
         ('[limits]\npayload_bytes = "big"', "limits.payload_bytes is 'big'; it must be a whole number"),
         ('[server]\ndurability = "always"', 'server.durability is \'always\'; it must be "fsync" or "relaxed"'),

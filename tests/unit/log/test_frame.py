@@ -9,23 +9,24 @@ from tailrace.log.frame import (
     encode_effects,
     encode_entry,
     encode_head,
+    encode_kept_entries,
     fast_encode_head,
     read_effects,
     read_frame,
 )
-from tailrace.model.commit import Changes
-from tailrace.model.ids import Offset, PartitionId, TopicId
+from tailrace.model.commit import UNKNOWN_TIMESTAMP, Changes
+from tailrace.model.ids import Offset, PartitionId, Position, TopicId
 from tailrace.wire.batch import with_base_offset
 from tests.support.batches import encode_batch
 
 PARTITION = PartitionId(TopicId(7), 3)
 BATCH = bytes(with_base_offset(encode_batch([(5, b"value")]), 40))
 SALT = 4711
-HEAD = fast_encode_head(1000, 900, 77, 12345, PARTITION, 40, 1, BATCH, 5, SALT)
+HEAD = fast_encode_head(1000, 900, 77, 12345, PARTITION, 40, 1, BATCH, 5, 3, SALT)
 
 
 def test_the_fast_path_encodes_a_head_as_the_general_path_does() -> None:
-    entry = encode_entry(PARTITION, 40, 77, 1, BATCH, 5)
+    entry = encode_entry(PARTITION, 40, 77, 1, BATCH, 5, 3)
     assert encode_head(1000, 900, 77, 12345, [entry], b"", 0, len(BATCH), SALT) == HEAD
 
 
@@ -35,12 +36,29 @@ def test_a_frame_is_read_as_it_was_written() -> None:
     assert frame.size == len(HEAD) + len(BATCH)
     (entry,) = frame.entries
     assert (entry.partition, entry.base_offset, entry.cursor, entry.records, entry.max_timestamp) == (PARTITION, 40, 77, 1, 5)
+    assert entry.oldest_timestamp == 3
     assert entry.position == 1000 + len(HEAD)
+
+
+def test_a_frame_without_oldest_timestamps_is_read_and_keeps_its_size_when_it_is_written_again() -> None:
+    (entry,) = read_frame(memoryview(HEAD + BATCH), 0, 1000, SALT).entries
+    unknown = entry._replace(oldest_timestamp=UNKNOWN_TIMESTAMP)
+    old = encode_head(1000, 900, 77, 12345, encode_kept_entries([unknown]), b"", 0, len(BATCH), SALT)
+    assert (old[:4], len(old)) == (b"TRf1", 100)
+    frame = read_frame(memoryview(old + BATCH), 0, 1000, SALT)
+    assert frame.entries == [unknown._replace(position=Position(1100))]
+    assert encode_head(1000, 900, 77, 12345, encode_kept_entries(frame.entries), b"", 0, len(BATCH), SALT) == old
+    assert encode_head(1000, 900, 77, 12345, encode_kept_entries([entry]), b"", 0, len(BATCH), SALT) == HEAD
 
 
 def test_a_frame_at_the_wrong_position_is_not_a_frame() -> None:
     with pytest.raises(BadFrameError, match="belongs to position 1000"):
         read_frame(memoryview(HEAD + BATCH), 0, 1001, SALT)
+
+
+def test_a_damaged_magic_does_not_turn_a_frame_into_one_of_another_format() -> None:
+    with pytest.raises(BadFrameError, match="checksum"):
+        read_frame(memoryview(b"TRf1" + HEAD[4:] + BATCH), 0, 1000, SALT)
 
 
 @pytest.mark.parametrize("at", range(len(HEAD) + len(BATCH)))

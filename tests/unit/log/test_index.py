@@ -1,14 +1,16 @@
 """The saved index: counters of partitions in few values, and chunks in which times are found."""
 
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from struct import Struct
 from uuid import uuid4
 
+import msgspec
 import pytest
 
-from tailrace.log.batch_location import last_location
-from tailrace.log.data_folder import STATE_FOLDER
+from tailrace.log.batch_location import last_location, pack_chunk, pack_location, unpack_chunk
+from tailrace.log.data_folder import LOG_FOLDER, STATE_FOLDER
 from tailrace.log.fsck import run_fsck
 from tailrace.log.index import SavedCounters, SavedIndex, describe_partition, partition_key
 from tailrace.log.options import LogOptions
@@ -19,7 +21,7 @@ from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.limits import MIB
 from tailrace.model.topic import Topic, TopicNames, TopicSettings
 from tailrace.store.embedded import EmbeddedStore
-from tests.support.batches import append, values_of
+from tests.support.batches import append, append_timed, values_of
 
 TOPIC, OTHER = TopicId(1), TopicId(2)
 PARTITIONS = [PartitionId(TOPIC, number) for number in range(4)]
@@ -28,8 +30,9 @@ STAMP = META + b"stamp"
 COUNTER_BYTES = 48
 
 
-def _open(folder: Path) -> EmbeddedStore:
-    return EmbeddedStore.open(folder, options=OPTIONS, durability="relaxed")
+def _open(folder: Path, gap_bytes: int = OPTIONS.gap_bytes) -> EmbeddedStore:
+    options = msgspec.structs.replace(OPTIONS, gap_bytes=gap_bytes)
+    return EmbeddedStore.open(folder, options=options, durability="relaxed")
 
 
 def _filled(folder: Path) -> EmbeddedStore:
@@ -57,6 +60,7 @@ def _assert_whole(store: EmbeddedStore) -> None:
 
 def _to_format_1(folder: Path) -> None:
     """Turn the state into format 1: a key for each partition, and one for the newest timestamp of each chunk."""
+    _to_format_2(folder)
     state = StateDb(folder / STATE_FOLDER)
     batch = state.batch()
     for partition, counters in SavedCounters(state).load().items():
@@ -124,11 +128,11 @@ def test_a_state_of_a_later_format_is_refused(tmp_path: Path) -> None:
     batch = state.batch()
     stamp = state.get(STAMP)
     assert stamp is not None
-    batch.put(STAMP, (3).to_bytes(2, "big") + stamp[2:])
+    batch.put(STAMP, (4).to_bytes(2, "big") + stamp[2:])
     state.write(batch)
     state.flush()
     state.close()
-    with pytest.raises(FormatError, match="format 3"):
+    with pytest.raises(FormatError, match="format 4"):
         _open(tmp_path)
 
 
@@ -188,8 +192,9 @@ def test_fsck_finds_a_running_timestamp_that_falls(tmp_path: Path) -> None:
     (key, first), (_, second) = next(pairwise(state.items(CHUNK + partition_key(PARTITIONS[2]))))
     assert last_location(first).running_timestamp < last_location(second).running_timestamp
     batch = state.batch()
-    at = len(first) - 16
-    batch.put(key, first[:at] + (99).to_bytes(8, "big") + first[at + 8 :])
+    locations = list(unpack_chunk(first))
+    locations[-1] = locations[-1]._replace(running_timestamp=99)
+    batch.put(key, pack_chunk([pack_location(*location) for location in locations]))
     state.write(batch)
     state.flush()
     state.close()
@@ -203,3 +208,102 @@ def test_a_partition_is_named_by_its_topic_or_else_by_the_id_of_the_topic() -> N
     assert describe_partition(PARTITIONS[2], names) == "partition 2 of 'orders'"
     assert describe_partition(PartitionId(OTHER, 0), names) == "partition 0 of the topic with id 2"
     assert describe_partition(PARTITIONS[2]) == "partition 2 of the topic with id 1"
+
+
+def _filled_by_time(folder: Path) -> tuple[EmbeddedStore, list[int]]:
+    """Batches of two records in no order of time, most of them in the saved index. Return the oldest time of each, too."""
+    store = _open(folder, gap_bytes=0)
+    store.commit(Changes(creates=[(TOPIC, 1)]))
+    oldest = [number * 7919 % 101 for number in range(60)]
+    for number, time in enumerate(oldest):
+        store.commit(Changes(appends=[append_timed(PARTITIONS[0], [(time + number % 5, b"x"), (time, b"y")])]))
+        if number == 50:
+            store.checkpoint()
+    return store, oldest
+
+
+def _assert_found_by_time(store: EmbeddedStore, oldest: list[int]) -> None:
+    for time in range(-1, 102):
+        for start, end in ((0, 120), (1, 119), (40, 43), (100, 110), (120, 120)):
+            found = store.batches_not_after(PARTITIONS[0], time, OffsetBounds(Offset(start), Offset(end)))
+            offsets = [offset for part in found for offset in range(part.start, part.end)]
+            assert offsets == [offset for offset in range(start, end) if oldest[offset // 2] <= time]
+            assert all(before.end < after.start for before, after in pairwise(found))
+
+
+def test_batches_that_are_old_enough_are_found_in_memory_and_on_disk_and_after_a_crash(tmp_path: Path) -> None:
+    store, oldest = _filled_by_time(tmp_path / "first")
+    _assert_found_by_time(store, oldest)
+    shutil.copytree(tmp_path / "first", tmp_path / "killed")
+    shutil.copytree(tmp_path / "first" / LOG_FOLDER, tmp_path / "without state" / LOG_FOLDER)
+    store.close()
+    for folder in ("first", "killed", "without state"):
+        store = _open(tmp_path / folder, gap_bytes=0)
+        _assert_found_by_time(store, oldest)
+        store.close()
+        assert run_fsck(tmp_path / folder).findings == []
+
+
+def test_ranges_that_are_close_together_are_one(tmp_path: Path) -> None:
+    store, oldest = _filled_by_time(tmp_path)
+    store.close()
+    store = _open(tmp_path, gap_bytes=MIB)
+    first, last = (scan(number for number, time in enumerate(oldest) if time <= 50) for scan in (min, max))
+    wanted = OffsetBounds(Offset(0), Offset(120))
+    assert store.batches_not_after(PARTITIONS[0], 50, wanted) == [(2 * first, 2 * last + 2)]
+    assert store.batches_not_after(PARTITIONS[0], -1, wanted) == []
+    store.close()
+
+
+def test_a_saved_index_without_oldest_timestamps_has_all_batches_read(tmp_path: Path) -> None:
+    store, _ = _filled_by_time(tmp_path)
+    store.close()
+    _to_format_2(tmp_path)
+    assert run_fsck(tmp_path).findings == []
+    store = _open(tmp_path, gap_bytes=0)
+    assert store.batches_not_after(PARTITIONS[0], -1, OffsetBounds(Offset(3), Offset(120))) == [(3, 120)]
+    store.commit(Changes(appends=[append(PARTITIONS[0], b"new", timestamp=500)]))
+    store.checkpoint()
+    assert store.batches_not_after(PARTITIONS[0], 499, OffsetBounds(Offset(3), Offset(121))) == [(3, 120)]
+    assert [store.batch_for_time(PARTITIONS[0], time) for time in (0, 500)] == [0, 120]
+    store.close()
+    assert run_fsck(tmp_path).findings == []
+
+
+def test_fsck_finds_an_oldest_timestamp_that_is_not_that_of_the_log(tmp_path: Path) -> None:
+    store, _ = _filled_by_time(tmp_path)
+    store.close()
+    state = StateDb(tmp_path / STATE_FOLDER)
+    batch = state.batch()
+    key, chunk = next(state.items(CHUNK))
+    locations = [pack_location(*location._replace(oldest_timestamp=77)) for location in unpack_chunk(chunk)]
+    batch.put(key, pack_chunk(locations))
+    state.write(batch)
+    state.flush()
+    state.close()
+    findings = run_fsck(tmp_path).findings
+    assert findings
+    assert all("the index has the oldest timestamp 77" in finding.what for finding in findings)
+
+
+def test_fsck_finds_a_record_that_is_older_than_its_frame_says(tmp_path: Path) -> None:
+    store = _open(tmp_path)
+    batch = append_timed(PARTITIONS[0], [(9, b"x"), (5, b"y")])
+    store.commit(Changes(creates=[(TOPIC, 1)], appends=[batch._replace(oldest_timestamp=6)]))
+    store.close()
+    (finding,) = run_fsck(tmp_path).findings
+    assert "a record has the timestamp 5, but according to its frame none is before 6" in finding.what
+
+
+def _to_format_2(folder: Path) -> None:
+    """Turn the state into format 2, whose index has no oldest timestamps."""
+    state = StateDb(folder / STATE_FOLDER)
+    batch = state.batch()
+    for key, chunk in state.items(CHUNK):
+        batch.put(key, b"".join(Struct(">QIIQqQqQ").pack(*location[:-1]) for location in unpack_chunk(chunk)))
+    stamp = state.get(STAMP)
+    assert stamp is not None
+    batch.put(STAMP, (2).to_bytes(2, "big") + stamp[2:])
+    state.write(batch)
+    state.flush()
+    state.close()

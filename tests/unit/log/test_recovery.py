@@ -8,12 +8,13 @@ from struct import Struct
 import pytest
 from crc32c import crc32c
 
-from tailrace.log.frame import encode_effects, encode_entry, encode_head
+from tailrace.log.frame import BatchEntry, encode_effects, encode_head, encode_kept_entries
 from tailrace.log.fsck import run_fsck
-from tailrace.log.segment import SEGMENT_HEADER_BYTES, encode_segment_header
-from tailrace.model.commit import Changes
+from tailrace.log.options import LogOptions
+from tailrace.log.segment import FORMAT_VERSION, SEGMENT_HEADER_BYTES, encode_segment_header
+from tailrace.model.commit import UNKNOWN_TIMESTAMP, Changes, OffsetBounds
 from tailrace.model.errors import CorruptionError
-from tailrace.model.ids import PartitionId, TopicId
+from tailrace.model.ids import Cursor, Offset, PartitionId, Position, TopicId
 from tailrace.store.embedded import EmbeddedStore
 from tests.support.batches import append
 from tests.support.folders import frames_of, segment_files
@@ -21,19 +22,22 @@ from tests.support.folders import frames_of, segment_files
 TOPIC = TopicId(1)
 PARTITION = PartitionId(TOPIC, 0)
 SALT = 0x5EED5A17
-LONG_AGO = Struct(">8sHHIQQ")
+HEADER = Struct(">8sHHIQQ")
 
 
 class HandMadeLog:
     """A folder with one segment, written frame by frame and group by group."""
 
-    def __init__(self, folder: Path, salt: int = SALT) -> None:
+    def __init__(self, folder: Path, salt: int = SALT, version: int = FORMAT_VERSION) -> None:
+        """Without a salt it has format 1."""
         self.folder = folder
         self._salt = salt
+        self._version = version if salt else 1
         header = encode_segment_header(0, 0, 0, salt)
-        if not salt:
-            packed = LONG_AGO.pack(b"TAILRACE", 1, 0, 0, 0, 0)
-            header = (packed + crc32c(packed).to_bytes(4, "big")).ljust(SEGMENT_HEADER_BYTES, b"\0")
+        if self._version < FORMAT_VERSION:
+            packed = HEADER.pack(b"TAILRACE", self._version, 0, 0, 0, 0)
+            salts = header[HEADER.size + 4 :] if salt else b""
+            header = (packed + crc32c(packed).to_bytes(4, "big") + salts).ljust(SEGMENT_HEADER_BYTES, b"\0")
         self.data = bytearray(header)
         self._records = 0
         self.positions: list[int] = []
@@ -52,12 +56,27 @@ class HandMadeLog:
         cursor = self._records
         for appended in changes.appends:
             batch = self._records.to_bytes(8, "big") + bytes(appended.batch)[8:12] + bytes(4) + bytes(appended.batch)[16:]
-            entries.append(encode_entry(PARTITION, self._records, self._records, appended.records, batch, 0))
+            oldest = appended.oldest_timestamp if self._version == FORMAT_VERSION else UNKNOWN_TIMESTAMP
+            entries.append(
+                BatchEntry(
+                    PARTITION,
+                    Offset(self._records),
+                    Cursor(self._records),
+                    appended.records,
+                    len(batch),
+                    int.from_bytes(batch[17:21], "big"),
+                    appended.max_timestamp,
+                    oldest,
+                    Position(0),
+                )
+            )
             bodies.append(batch)
             self._records += appended.records
         self.positions.append(len(self.data))
         size = sum(map(len, bodies))
-        head = encode_head(len(self.data), synced, cursor, 1, entries, effects, count, size, self._salt)
+        head = encode_head(len(self.data), synced, cursor, 1, encode_kept_entries(entries), effects, count, size, self._salt)
+        if self._version < FORMAT_VERSION and not entries:
+            head = b"TRf1" + crc32c(head[8:], self._salt).to_bytes(4, "big") + head[8:]
         self.data += head + b"".join(bodies)
 
     def save(self, data: bytes | None = None) -> Path:
@@ -74,8 +93,8 @@ def record(value: bytes) -> Changes:
     return Changes(appends=[append(PARTITION, value)])
 
 
-def three_groups(folder: Path, salt: int = SALT) -> HandMadeLog:
-    log = HandMadeLog(folder, salt)
+def three_groups(folder: Path, salt: int = SALT, version: int = FORMAT_VERSION) -> HandMadeLog:
+    log = HandMadeLog(folder, salt, version)
     log.group(record(b"a"), record(b"b"), record(b"c"))
     log.group(record(b"d"), record(b"e"))
     return log
@@ -121,7 +140,7 @@ def test_fsck_and_the_start_agree_on_a_damaged_header(tmp_path: Path) -> None:
         log = three_groups(tmp_path / str(at))
         log.data[at] ^= 0xFF
         folder = log.save()
-        if log.data[8:10] != b"\0\2":
+        if log.data[8:10] != FORMAT_VERSION.to_bytes(2, "big"):
             continue  # another format, which is reported as such
         assert run_fsck(folder).findings, f"byte {at}"
         assert refuses(folder), f"byte {at}"
@@ -187,18 +206,42 @@ def test_new_segments_are_salted_each_with_the_same_number_of_bytes_as_before(tm
     store.close()
     (segment,) = segment_files(tmp_path)
     version, salt = segment.read_bytes()[8:10], segment.read_bytes()[36:40]
-    assert (version, any(salt)) == (b"\0\2", True)
+    assert (version, any(salt)) == (FORMAT_VERSION.to_bytes(2, "big"), True)
     assert len(frames_of(segment)) >= 1
 
 
-def test_a_folder_of_format_1_can_be_continued(tmp_path: Path) -> None:
-    folder = three_groups(tmp_path, 0).save()
-    store = EmbeddedStore.open(folder)
+@pytest.mark.parametrize("salt_and_version", [(0, 1), (SALT, 2)], ids=["format 1", "format 2"])
+def test_a_folder_of_an_old_format_can_be_continued(tmp_path: Path, salt_and_version: tuple[int, int]) -> None:
+    folder = three_groups(tmp_path, *salt_and_version).save()
+    store = EmbeddedStore.open(folder, options=LogOptions(gap_bytes=0))
     store.commit(record(b"f"))
+    # Nothing says how old the records of the old segment are, so they may have any timestamp.
+    assert store.batches_not_after(PARTITION, 0, OffsetBounds(Offset(1), Offset(6))) == [(1, 5)]
     store.close()
     assert values(folder) == [b"a", b"b", b"c", b"d", b"e", b"f"]
     assert run_fsck(folder).findings == []
-    assert [segment.read_bytes()[8:10] for segment in segment_files(folder)] == [b"\0\1", b"\0\2"]
+    formats = [segment.read_bytes()[8:10] for segment in segment_files(folder)]
+    assert formats == [salt_and_version[1].to_bytes(2, "big"), FORMAT_VERSION.to_bytes(2, "big")]
+
+
+def test_a_segment_of_an_old_format_does_not_grow_when_it_is_cleaned(tmp_path: Path) -> None:
+    log = HandMadeLog(tmp_path, version=2)
+    log.group(*(record(b"%d" % (number % 10)) for number in range(100)))
+    folder = log.save()
+    options = LogOptions(clean_dead_ratio=0.0, gap_bytes=0)
+    store = EmbeddedStore.open(folder, options=options)
+    store.commit(record(b"x"))
+    store.checkpoint()
+    store.clean()
+    store.close()
+    old, *_ = sorted(segment_files(folder))
+    assert old.name.endswith("-000001.seg")
+    assert old.stat().st_size <= len(log.data)
+    assert values(folder) == [b"%d" % (number % 10) for number in range(100)] + [b"x"]
+    assert run_fsck(folder).findings == []
+    store = EmbeddedStore.open(folder, options=options)
+    assert store.batches_not_after(PARTITION, 0, OffsetBounds(Offset(0), Offset(101))) == [(0, 100)]
+    store.close()
 
 
 def test_fsck_names_a_segment_that_the_disk_can_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

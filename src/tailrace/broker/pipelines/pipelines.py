@@ -130,7 +130,7 @@ class Pipelines:
         """Publish the stages in their order, each chunk with its moves of marks, in as few frames as possible."""
         pipeline = self._holder(name, epoch)
         self._mark_seen(pipeline)
-        chunks = staged_chunks(self._threads, self._staging, stages)
+        chunks = staged_chunks(self._threads, self._staging, stages, self._context.checks)
 
         def check_lease() -> None:
             _check_epoch(name, pipeline, epoch)

@@ -9,6 +9,7 @@ what was made from a table or for a topic that is dropped meanwhile is left out,
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from tailrace.broker import keys
@@ -19,7 +20,13 @@ from tailrace.broker.publishing.validation import CheckedBatch, RecordChecks, ch
 from tailrace.broker.read_threads import ReadThreads
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.commit import Changes, CommitReceipt
-from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, PipelineConflictError, UnknownTopicError
+from tailrace.model.errors import (
+    InvalidRecordsError,
+    InvalidRequestError,
+    PipelineConflictError,
+    TailraceError,
+    UnknownTopicError,
+)
 from tailrace.model.pipeline import NO_MARK, ROUTER, MarkMove, StagedPublish, changes_of
 from tailrace.store.contract import Staging
 from tailrace.wire.batch import NO_PRODUCER, TIMESTAMP_TYPE_MASK, check_batch
@@ -37,12 +44,32 @@ class Stage(NamedTuple):
     parts: int
 
 
-async def staged_chunks(threads: ReadThreads, staging: Staging, stages: Sequence[Stage]) -> AsyncIterator[StagedChunk]:
-    """Yield the chunks of the stages, in their order. One part is in memory at a time."""
+async def staged_chunks(
+    threads: ReadThreads, staging: Staging, stages: Sequence[Stage], checks: RecordChecks | None = None
+) -> AsyncIterator[StagedChunk]:
+    """Yield the chunks of the stages, in their order. One part is in memory at a time.
+
+    With `checks`, their batches have the oldest timestamps that are stored with them.
+    """
+
+    def read(stage: str, part: int) -> list[StagedChunk]:
+        chunks = list(decode_staged_chunks(staging.read(stage, part)))
+        return chunks if checks is None else [_with_oldest_timestamps(chunk, checks) for chunk in chunks]
+
     for stage in stages:
         for part in range(stage.parts):
-            for chunk in decode_staged_chunks(await threads.run(staging.read, stage.name, part)):
+            for chunk in await threads.run(read, stage.name, part):
                 yield chunk
+
+
+def _with_oldest_timestamps(chunk: StagedChunk, checks: RecordChecks) -> StagedChunk:
+    """Find the oldest timestamps of batches. One that can't be read is left as it is; publishing it reports the error."""
+    batches = list(chunk.batches)
+    for number, staged in enumerate(batches):
+        with suppress(TailraceError):
+            oldest, _ = checks.check(staged.batch, check_batch(staged.batch))
+            batches[number] = staged._replace(oldest_timestamp=oldest)
+    return chunk._replace(batches=batches)
 
 
 async def frames_of(chunks: AsyncIterator[StagedChunk], max_bytes: int) -> AsyncIterator[list[StagedChunk]]:
@@ -82,7 +109,8 @@ def checked(context: PublishContext, staged: StagedBatch) -> CheckedBatch:
     read = read_batch_for(live_topic(context, staged), staged.partition, staged.batch, context.limits)
     if read.header.producer_id != NO_PRODUCER:
         raise InvalidRequestError("staged batches must have no producer id; their marks prevent duplicates")
-    return checked_batch(read, read.header.max_timestamp, context.clock.now_ms(), context.limits)
+    timestamps = staged.oldest_timestamp, read.header.max_timestamp
+    return checked_batch(read, timestamps, context.clock.now_ms(), context.limits)
 
 
 def check_staged(body: bytes, checks: RecordChecks) -> None:
@@ -90,7 +118,7 @@ def check_staged(body: bytes, checks: RecordChecks) -> None:
     for chunk in decode_staged_chunks(body):
         for staged in chunk.batches:
             header = check_batch(staged.batch)
-            newest = checks.check(staged.batch, header)
+            _, newest = checks.check(staged.batch, header)
             if newest != header.max_timestamp and not header.attributes & TIMESTAMP_TYPE_MASK:
                 raise InvalidRecordsError(
                     f"the header of a staged batch for topic {staged.topic!r} has the newest timestamp {header.max_timestamp},"

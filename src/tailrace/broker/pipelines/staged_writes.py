@@ -179,7 +179,7 @@ class StagedWrites:
         """Return all staged batches; `None` if they are too large for one frame."""
         batches: list[StagedBatch] = []
         size = 0
-        async for chunk in staged_chunks(self._threads, self._staging, stages):
+        async for chunk in staged_chunks(self._threads, self._staging, stages, self._context.checks):
             size += chunk.size
             if size > self._limits.frame_bytes:
                 return None
@@ -223,7 +223,8 @@ class StagedWrites:
         """Yield the remaining frames, of a few MiB each, so that other requests are served in between."""
         mark = keys.mark_key(name, _BATCHES)
         before = read_mark(self._store.get(mark))
-        single = _single_batches(staged_chunks(self._threads, self._staging, decided.stages), max(0, before))
+        chunks = staged_chunks(self._threads, self._staging, decided.stages, self._context.checks)
+        single = _single_batches(chunks, max(0, before))
         async for frame in frames_of(single, self._limits.group_commit_bytes):
             after = max(0, before) + len(frame)
             # The part for a topic that is deleted meanwhile is left out.

@@ -86,8 +86,8 @@ class Appender:
                 return read
             if read.live.topic.settings.dedup is not None and read.header.records > _DECODED_INLINE_RECORDS:
                 return read
-            newest = context.checks.check_inline(read.batch, read.header)
-            return read if newest is None else checked_batch(read, newest, context.clock.now_ms(), context.limits)
+            timestamps = context.checks.check_inline(read.batch, read.header)
+            return read if timestamps is None else checked_batch(read, timestamps, context.clock.now_ms(), context.limits)
         except TailraceError as error:
             return _without_frames(error)
 
@@ -138,8 +138,8 @@ class Appender:
 
     def _check(self, read: ReadBatch) -> CheckedBatch:
         context = self._context
-        newest = context.checks.check(read.batch, read.header)
-        return checked_batch(read, newest, context.clock.now_ms(), context.limits)
+        timestamps = context.checks.check(read.batch, read.header)
+        return checked_batch(read, timestamps, context.clock.now_ms(), context.limits)
 
     def _place_one(self, callback: AppendCallback, adds_partitions: bool, results: Sequence[CheckResult]) -> None:
         (checked,) = results

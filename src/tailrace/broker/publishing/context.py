@@ -100,7 +100,7 @@ def place(context: PublishContext, draft: Draft, windows: DedupWindows, checked:
     live, partition, batch, header = checked.live, checked.partition, checked.batch, checked.header
     fingerprinted = checked.records
     base_offset = answered_offset = draft.next_offset(partition)
-    records, max_timestamp = header.records, header.max_timestamp
+    records, max_timestamp, oldest_timestamp = header.records, header.max_timestamp, checked.oldest_timestamp
     if fingerprinted is not None:
         batch, records, max_timestamp, answered_offset = _without_duplicates(
             windows.of(live), checked, fingerprinted, base_offset
@@ -109,9 +109,9 @@ def place(context: PublishContext, draft: Draft, windows: DedupWindows, checked:
         return PlacedAppend(live, None, answered_offset, NO_TIMESTAMP, header.records)
     append_time = NO_TIMESTAMP
     if live.topic.settings.timestamps == "append":
-        append_time = max_timestamp = context.clock.now_ms()
+        append_time = max_timestamp = oldest_timestamp = context.clock.now_ms()
         batch = with_append_time(batch, append_time)
-    append = Append(partition, batch, records, max_timestamp, base_offset)
+    append = Append(partition, batch, records, max_timestamp, base_offset, oldest_timestamp)
     draft.append(append)
     return PlacedAppend(live, append, answered_offset, append_time, header.records - records)
 

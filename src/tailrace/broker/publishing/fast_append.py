@@ -78,7 +78,7 @@ class FastAppend(Proposal[None]):
         totals: dict[PartitionId, _PartitionTotal] = {}
         for (checked, callback), outcome in zip(self._waiting, self._placed, strict=True):
             if isinstance(outcome, Append):
-                partition, batch, records, _, base_offset = outcome
+                partition, batch, records, _, base_offset, _ = outcome
                 total = totals.get(partition)
                 if total is None:
                     totals[partition] = total = _PartitionTotal(checked.live, self._context.log_start(partition))
@@ -106,7 +106,7 @@ class FastAppend(Proposal[None]):
             if first is not None:
                 return Appended(first, None, NO_TIMESTAMP, header.records, self._context.log_start(partition))
             producers.remember(draft, partition, header, base_offset)
-        append = Append(partition, batch, header.records, header.max_timestamp, base_offset)
+        append = Append(partition, batch, header.records, header.max_timestamp, base_offset, checked.oldest_timestamp)
         draft.append(append)
         return append
 

@@ -353,12 +353,15 @@ def _route(prepared: list[PreparedMessage]) -> list[RoutedMessage]:
 
 def _encoded(live: LiveTopic, partition: PartitionId, records: list[Record], append_time: int | None) -> _Encoded:
     batch = encode_batch(records, append_time=append_time)
-    return _Encoded(live, Append(partition, batch, len(records), read_header(batch).max_timestamp), len(batch))
+    oldest = min(record.timestamp for record in records) if append_time is None else append_time
+    append = Append(partition, batch, len(records), read_header(batch).max_timestamp, oldest_timestamp=oldest)
+    return _Encoded(live, append, len(batch))
 
 
 def _encoded_reference(
     live: LiveTopic, partition: PartitionId, record: Record, reference: PayloadReference, append_time: int | None
 ) -> _Encoded:
     batch = encode_payload_reference(record, reference, append_time=append_time)
-    append = Append(partition, batch, 1, record.timestamp if append_time is None else append_time)
+    timestamp = record.timestamp if append_time is None else append_time
+    append = Append(partition, batch, 1, timestamp, oldest_timestamp=timestamp)
     return _Encoded(live, append, expanded_size(batch, reference), reference)

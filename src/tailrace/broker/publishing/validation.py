@@ -44,7 +44,7 @@ from tailrace.wire.batch import (
 )
 from tailrace.wire.compression import check_codec
 from tailrace.wire.fast_record_check import compile_scan, load_scan
-from tailrace.wire.record_check import ScanRecords, check_records, plain_scan
+from tailrace.wire.record_check import ScanRecords, TimestampSpan, check_records, plain_scan
 from tailrace.wire.records import decode_batch
 
 _INLINE_BYTES = 4 * KIB
@@ -67,6 +67,8 @@ class CheckedBatch(msgspec.Struct, frozen=True):
     partition: PartitionId
     batch: Buffer
     header: BatchHeader
+    oldest_timestamp: int
+    """No record is before it."""
     records: "Sequence[tuple[Record, bytes | None]] | None"
     """Its records and their fingerprints if the topic has deduplication."""
 
@@ -90,9 +92,10 @@ def read_batch_for(live: LiveTopic, number: int, batch: Buffer, limits: Limits) 
     return ReadBatch(live, partition, batch, header)
 
 
-def checked_batch(read: ReadBatch, newest: int, now_ms: int, limits: Limits) -> CheckedBatch:
-    """Complete the check of a batch whose records are valid and whose newest timestamp is `newest`."""
+def checked_batch(read: ReadBatch, timestamps: TimestampSpan, now_ms: int, limits: Limits) -> CheckedBatch:
+    """Complete the check of a batch whose records are valid and have these timestamps."""
     live, batch, header = read.live, read.batch, read.header
+    oldest, newest = timestamps
     if newest > now_ms + limits.timestamp_ahead_ms:
         raise _too_far_ahead(newest, now_ms, limits)
     if newest != header.max_timestamp:
@@ -107,7 +110,7 @@ def checked_batch(read: ReadBatch, newest: int, now_ms: int, limits: Limits) -> 
     # Records of a transaction may be aborted and sent again, so they are exempt from deduplication.
     if dedup is not None and not header.is_transactional:
         records = _fingerprinted(decode_batch(batch, limits), dedup)
-    return CheckedBatch(live, read.partition, batch, header, records)
+    return CheckedBatch(live, read.partition, batch, header, oldest, records)
 
 
 def check_message(message: Message, now_ms: int, limits: Limits) -> None:
@@ -254,8 +257,8 @@ class RecordChecks:
         self._compiler: threading.Thread | None = None
         self._threads = ThreadPoolExecutor(limits.check_threads, "tailrace-checker")
 
-    def check_inline(self, batch: Buffer, header: BatchHeader) -> int | None:
-        """Check the records and return their newest timestamp, or None if the check should run in a thread."""
+    def check_inline(self, batch: Buffer, header: BatchHeader) -> TimestampSpan | None:
+        """Check the records and return their timestamps, or None if the check should run in a thread."""
         if not header.attributes & CODEC_MASK:
             if self._is_compiled:
                 return check_records(batch, header, 0, self._scan)
@@ -267,8 +270,8 @@ class RecordChecks:
         except MessageTooLargeError:
             return None
 
-    def check(self, batch: Buffer, header: BatchHeader) -> int:
-        """Check the records and return their newest timestamp. May be called from any thread."""
+    def check(self, batch: Buffer, header: BatchHeader) -> TimestampSpan:
+        """Check the records and return their timestamps. May be called from any thread."""
         return self._check(batch, header, self._limits.decompressed_batch_bytes)
 
     def in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
@@ -278,7 +281,7 @@ class RecordChecks:
     def close(self) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def _check(self, batch: Buffer, header: BatchHeader, most_bytes: int) -> int:
+    def _check(self, batch: Buffer, header: BatchHeader, most_bytes: int) -> TimestampSpan:
         if not self._is_compiled:
             self._count_plain(header.records)
         return check_records(batch, header, most_bytes, self._scan)

@@ -117,9 +117,10 @@ def dead_letter(record: Record, topic: str, partition: int, group: str, deliveri
 def encode_append(live: LiveTopic, partition: PartitionId, records: Sequence[Record], now_ms: int, draft: Draft) -> Append:
     """Return an append of one batch at the end of a partition. The server writes it, so limits of producers do not apply."""
     append_time = now_ms if live.topic.settings.timestamps == "append" else None
-    newest = now_ms if append_time is not None else max(record.timestamp for record in records)
+    timestamps = [record.timestamp for record in records] if append_time is None else [append_time]
     batch = encode_batch(records, append_time=append_time)
-    return Append(partition, batch, len(records), newest, Offset(draft.next_offset(partition)))
+    offset = Offset(draft.next_offset(partition))
+    return Append(partition, batch, len(records), max(timestamps), offset, min(timestamps))
 
 
 def partition_by_key(live: LiveTopic, record: Record) -> PartitionId:

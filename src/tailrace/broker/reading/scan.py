@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tailrace.broker.isolation import AbortedTransactions, StableOffsets, committed_batches
 from tailrace.broker.reading.reader import PayloadExpansion
 from tailrace.broker.topics.topics import Topics
-from tailrace.model.commit import FetchedBatches
+from tailrace.model.commit import FetchedBatches, OffsetBounds
 from tailrace.model.errors import OffsetOutOfRangeError
 from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.limits import KIB, MIB
@@ -28,15 +28,6 @@ class ScanRange(NamedTuple):
 
     start: Offset
     end: Offset
-
-
-class ScanPart(NamedTuple):
-    """Batches that were read at once."""
-
-    offsets: ScanRange
-    """The offsets of all batches that were read, visible or not."""
-    batches: Sequence[PlacedBatch]
-    """The visible batches."""
 
 
 class Scanner:
@@ -88,8 +79,8 @@ class PartitionScan:
         self.partition = partition
         self.bounds = bounds
 
-    def parts(self, wanted: ScanRange) -> Iterator[ScanPart]:
-        """Return all batches that hold these offsets, some at a time: few at first, for queries with a small limit."""
+    def parts(self, wanted: ScanRange) -> Iterator[Sequence[PlacedBatch]]:
+        """Return all visible batches that hold these offsets, some at a time: few at first, for queries with a small limit."""
         offset = max(wanted.start, self.bounds.start)
         end = min(wanted.end, self.bounds.end)
         size = _FIRST_BYTES
@@ -106,13 +97,18 @@ class PartitionScan:
                 return
             last = within[-1]
             offsets = ScanRange(Offset(within[0].base_offset), Offset(last.base_offset + last.records))
-            yield ScanPart(offsets, list(self._committed(fetched, len(within), offsets)))
+            yield list(self._committed(fetched, len(within), offsets))
             offset = offsets.end
 
     def offset_at_time(self, timestamp_ms: int) -> Offset:
         """Return an offset such that all records before it are older than this time."""
         found = self._store.batch_for_time(self.partition, timestamp_ms)
         return self.bounds.end if found is None else max(self.bounds.start, found)
+
+    def not_after(self, timestamp_ms: int, wanted: ScanRange) -> Sequence[ScanRange]:
+        """Return the wanted offsets without most of those whose records are all later than this timestamp."""
+        found = self._store.batches_not_after(self.partition, timestamp_ms, OffsetBounds(*wanted))
+        return [ScanRange(*part) for part in found]
 
     def offset_at_cursor(self, cursor: int) -> Offset:
         """Return the first offset whose record has this cursor or a later one."""

@@ -213,7 +213,9 @@ class Routes:
         live = self._topics.get(ROUTES_TOPIC)
         now = self._clock.now_ms()
         value = msgspec.json.encode(RouteRecord(action, _timeless(route)))
-        return Append(live.partition(0), encode_batch([Record(str(route.id).encode(), value, (), now)]), 1, now)
+        return Append(
+            live.partition(0), encode_batch([Record(str(route.id).encode(), value, (), now)]), 1, now, oldest_timestamp=now
+        )
 
     def _apply(self, record: Record) -> None:
         try:

@@ -155,7 +155,7 @@ class _CommitChanges(Proposal[CommittedChanges]):
         draft = Draft(self._context.store)
         for table, batch, records, timestamp in self._batches:
             partition = changes_partition(table)
-            draft.append(Append(partition, batch, records, timestamp, draft.next_offset(partition)))
+            draft.append(Append(partition, batch, records, timestamp, draft.next_offset(partition), timestamp))
         self._mark_ms = self._snowflakes.due_mark()
         if self._mark_ms is not None:
             draft.put(keys.MESSAGE_ID_MARK, self._mark_ms.to_bytes(8))

@@ -266,7 +266,6 @@ class Topics(TopicRegistry):
                 keys.dedup_of_topic(topic.id),
                 keys.shares_of_topic(topic.id),
                 keys.redriven_of_topic(topic.id),
-                keys.times_of_topic(topic.id),
             ),
             puts=((keys.topic_key(topic.id), None), *state),
         )

@@ -21,6 +21,7 @@ from tailrace.model.group import OffsetCommit
 from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.transaction import AbortedTransaction
 from tailrace.store.contract import Store
+from tailrace.wire.batch import read_header
 from tailrace.wire.control import TransactionMarker, encode_marker
 
 OnMarker = Callable[[PartitionId, int], None]
@@ -122,7 +123,7 @@ class TransactionEnder:
         first_offset = read_open(value).first_offset
         if first_offset == NO_RECORDS:
             return None
-        draft.append(Append(partition, marker, 1, self._clock.now_ms(), offset))
+        draft.append(Append(partition, marker, 1, self._clock.now_ms(), offset, read_header(marker).base_timestamp))
         if not committed:
             stable = self._stable.of(partition, self._store.bounds(partition))
             self._aborted.add(draft, partition, AbortedTransaction(transaction.producer_id, first_offset), offset, stable)

@@ -9,7 +9,6 @@ from sqlglot import exp
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.scan import TopicScan
-from tailrace.broker.times.oldest_times import OldestTimes
 from tailrace.model.errors import SqlError, TailraceError
 from tailrace.model.limits import Limits
 from tailrace.model.table import CHANGES_PREFIX
@@ -70,7 +69,6 @@ class QueryPlanner:
             self._limits,
             self._workers,
             self.read_fields,
-            self._broker.oldest_times,
             answer,
         )
 
@@ -104,7 +102,6 @@ class QueryExecution:
         limits: Limits,
         workers: WorkerPool,
         read_fields: FieldReader,
-        oldest_times: OldestTimes,
         answer: ReadAnswer,
     ) -> None:
         self._answer = answer
@@ -117,7 +114,6 @@ class QueryExecution:
         self._limits = limits
         self._workers = workers
         self._read_fields = read_fields
-        self._oldest_times = oldest_times
         self._lock = threading.Lock()
         self._worker: WorkerProcess | None = None
         self._stopped_by: TailraceError | None = None
@@ -180,7 +176,6 @@ class QueryExecution:
                 scan_bounds(source.conditions, known),
                 self._limits,
                 self._read_fields,
-                self._oldest_times,
                 self._answer,
             )
         return relations

@@ -19,8 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.broker.reading.answers import ReadAnswer
-from tailrace.broker.reading.scan import PartitionScan, ScanPart, ScanRange, TopicScan
-from tailrace.broker.times.oldest_times import OldestTimes
+from tailrace.broker.reading.scan import PartitionScan, ScanRange, TopicScan
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.fetch import CorruptBatch
 from tailrace.model.ids import Offset
@@ -32,12 +31,10 @@ from tailrace.wire.arrow_decoding import (
     ReadFields,
     RecordFields,
     decode_readable_to_arrow,
-    decode_to_arrow,
     plain_fields,
 )
-from tailrace.wire.batch import TIMESTAMP_TYPE_MASK, BatchHeader, read_header
+from tailrace.wire.batch import BatchHeader, read_header
 from tailrace.wire.batch_stream import PlacedBatch
-from tailrace.wire.record_timestamps import LONG_AGO_MS, NEVER_MS
 
 TOPIC_COLUMNS: Mapping[str, pa.DataType] = {
     "partition": pa.int32(),
@@ -57,7 +54,6 @@ TOPIC_COLUMNS: Mapping[str, pa.DataType] = {
 HIDDEN_COLUMNS: Mapping[str, pa.DataType] = {"key_bytes": pa.binary(), "value_bytes": pa.binary()}
 """Columns that a query gets only if it names them."""
 
-_TIME = ("timestamp",)
 _EARLIEST_MS = -62_135_596_800_000
 _LATEST_MS = 253_402_300_799_999
 
@@ -79,7 +75,6 @@ class TopicRelation:
         bounds: ScanBounds,
         limits: Limits,
         read_fields: ReadFields,
-        oldest_times: OldestTimes,
         answer: ReadAnswer,
     ) -> None:
         self._answer = answer
@@ -88,7 +83,6 @@ class TopicRelation:
         self._bounds = bounds
         self._limits = limits
         self._read_fields = read_fields
-        self._oldest_times = oldest_times
         types = {**TOPIC_COLUMNS, **HIDDEN_COLUMNS}
         self.schema = pa.schema([(name, types[name]) for name in columns])
         self._nothing = pa.RecordBatch.from_pylist([], schema=self.schema)
@@ -102,7 +96,7 @@ class TopicRelation:
     def _partition(self, view: PartitionScan) -> Iterator[pa.RecordBatch]:
         for wanted in self._wanted(view):
             for piece in view.parts(wanted):
-                chosen = self._chosen(view, piece)
+                chosen = self._chosen(piece)
                 if not chosen:
                     yield self._nothing
                     continue
@@ -114,7 +108,7 @@ class TopicRelation:
     def _wanted(self, view: PartitionScan) -> Sequence[ScanRange]:
         within = self._range(view)
         high = self._bounds.timestamps.high
-        return (within,) if high is None else self._oldest_times.not_after(high, view.partition, within)
+        return (within,) if high is None else view.not_after(high, within)
 
     def _range(self, view: PartitionScan) -> ScanRange:
         start, end = view.bounds
@@ -131,56 +125,14 @@ class TopicRelation:
             end = min(end, view.offset_at_cursor(cursors.high + 1))
         return ScanRange(start, end)
 
-    def _chosen(self, view: PartitionScan, piece: ScanPart) -> Sequence[PlacedBatch]:
-        """Return the batches that can have a record within the wanted times."""
-        low, high = self._bounds.timestamps
-        if low is None and high is None:
-            return piece.batches
-        heads = [read_header(placed.batch) for placed in piece.batches]
-        # A producer may leave out the newest time in the header and still give its records times.
-        new_enough = [low is None or head.max_timestamp >= low or head.max_timestamp < 0 for head in heads]
-        old_enough = [True] * len(heads) if high is None else self._old_enough(view, piece, heads, high)
-        return [placed for placed, new, old in zip(piece.batches, new_enough, old_enough, strict=True) if new and old]
-
-    def _old_enough(self, view: PartitionScan, piece: ScanPart, heads: Sequence[BatchHeader], high: int) -> Sequence[bool]:
-        """Return whether each batch has a record before the upper bound; those that extend beyond it are decoded to find"
-        " out."""
-        goes_beyond = [head.max_timestamp > high or head.max_timestamp < 0 for head in heads]
-        doubtful = [at for at, beyond in enumerate(goes_beyond) if beyond]
-        oldest = self._oldest([piece.batches[at] for at in doubtful], [heads[at] for at in doubtful])
-        if len(doubtful) == len(heads):
-            self._oldest_times.learn(view.partition, piece.offsets, min(oldest, default=NEVER_MS))
-        found = iter(oldest)
-        return [not beyond or next(found) <= high for beyond in goes_beyond]
-
-    def _oldest(self, placed: Sequence[PlacedBatch], heads: Sequence[BatchHeader]) -> Sequence[int]:
-        """Return the oldest time in each batch, without times that are shown as null, which no condition matches."""
-        oldest = [head.max_timestamp for head in heads]
-        own = [at for at, head in enumerate(heads) if not head.attributes & TIMESTAMP_TYPE_MASK]
-        if own:
-            try:
-                found = self._oldest_of([placed[at] for at in own], [heads[at] for at in own])
-            except InvalidRequestError:
-                found = [self._oldest_or_unknown(placed[at], heads[at]) for at in own]
-            for at, time in zip(own, found, strict=True):
-                oldest[at] = time
-        return oldest
-
-    def _oldest_or_unknown(self, placed: PlacedBatch, head: BatchHeader) -> int:
-        """Return the oldest time of a batch. One that can't be decoded may have any time; it is read, which reports its"
-        " error."""
-        try:
-            (found,) = self._oldest_of([placed], [head])
-        except InvalidRequestError:
-            return LONG_AGO_MS
-        return found
-
-    def _oldest_of(self, placed: Sequence[PlacedBatch], heads: Sequence[BatchHeader]) -> Sequence[int]:
-        decoded = decode_to_arrow(placed, _TIME, partition=0, limits=self._limits, read_fields=self._read_fields)
-        times = np.concatenate([piece.column(0).view(pa.int64()).to_numpy() for piece in decoded])
-        starts = np.cumsum([0, *(head.records for head in heads[:-1])])
-        found: list[int] = np.minimum.reduceat(np.where(_are_unknown(times), NEVER_MS, times), starts).tolist()
-        return found
+    def _chosen(self, piece: Sequence[PlacedBatch]) -> Sequence[PlacedBatch]:
+        """Return the batches that can have a record at or after the lower bound of time."""
+        low = self._bounds.timestamps.low
+        if low is None:
+            return piece
+        newest = [read_header(placed.batch).max_timestamp for placed in piece]
+        # Batches from before batches were checked may leave out the newest time in the header and still give records times.
+        return [placed for placed, time in zip(piece, newest, strict=True) if time >= low or time < 0]
 
     def _decoded(self, view: PartitionScan, placed: Sequence[PlacedBatch], hidden: int) -> Iterator[pa.RecordBatch]:
         """Yield the records without the first `hidden` ones, which are all in the first batch."""

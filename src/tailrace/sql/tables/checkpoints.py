@@ -149,7 +149,10 @@ class CheckpointTask:
         finally:
             recorder.close()
         partition = checkpoint_partition(table)
-        appends = [Append(partition, batch.batch, batch.records, batch.timestamp) for batch in batches]
+        appends = [
+            Append(partition, batch.batch, batch.records, batch.timestamp, oldest_timestamp=batch.timestamp)
+            for batch in batches
+        ]
         moved = msgspec.structs.replace(
             begun,
             rows=begun.rows + len(found),

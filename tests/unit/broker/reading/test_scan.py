@@ -15,10 +15,7 @@ ALL = ScanRange(Offset(0), Offset(1 << 62))
 def values(view: PartitionScan, wanted: ScanRange = ALL) -> list[bytes | None]:
     """Return the values of all batches that hold a wanted offset."""
     return [
-        record.value
-        for piece in view.parts(wanted)
-        for batch in piece.batches
-        for record in decode_batch(batch.batch, DEFAULT_LIMITS)
+        record.value for piece in view.parts(wanted) for batch in piece for record in decode_batch(batch.batch, DEFAULT_LIMITS)
     ]
 
 
@@ -59,7 +56,7 @@ async def test_a_cursor_is_found_by_halving() -> None:
             await append(broker, raw(TOPIC, 1, b"other"))
             await append(broker, raw(TOPIC, 0, b"%d" % number, b"x"))
         (view, _) = broker.scanner.view(TOPIC).partitions
-        cursors = [placed.cursor for piece in view.parts(ALL) for placed in piece.batches]
+        cursors = [placed.cursor for piece in view.parts(ALL) for placed in piece]
         assert cursors == [3 * number + 1 for number in range(20)]
         assert [view.offset_at_cursor(cursor) for cursor in (0, 1, 2, 3, 4, 58, 59, 60, 99)] == [0, 0, 1, 2, 2, 38, 39, 40, 40]
 
