@@ -44,7 +44,7 @@ _NUMBERS = ("smallint", "integer", "bigint", "decimal", "double", "real")
 _NOT_SUPPORTED = "0A"
 """The class of a refusal, which may come before the error that PostgreSQL finds."""
 
-Aspect = Literal["value", "type", "name", "order", "scale", "answered", "crash"]
+Aspect = Literal["value", "type", "name", "order", "scale", "answered", "crash", "sqlstate"]
 Outcome = Literal["equal", "refused", "both fail", "DIFFERENT"]
 
 
@@ -70,6 +70,8 @@ class Verdict(NamedTuple):
     aspects: tuple[Aspect, ...] = ()
     expected: str = ""
     found: str = ""
+    types: tuple[str, ...] = ()
+    """The types that differ, as in `integer is bigint`."""
 
     def __str__(self) -> str:
         return f"{self.outcome} ({', '.join(self.aspects)})" if self.aspects else self.outcome
@@ -89,12 +91,16 @@ def judged(expected: Answer | Failure, found: Answer | Failure, *, ordered: bool
             found.sqlstate and expected.sqlstate and found.sqlstate[:2] not in (expected.sqlstate[:2], _NOT_SUPPORTED)
         )
         if has_other_class:
-            return Verdict("DIFFERENT", ("type",), shown(expected), shown(found))
+            return Verdict("DIFFERENT", ("sqlstate",), shown(expected), shown(found))
         return Verdict("both fail", (), shown(expected), shown(found))
     if isinstance(expected, Failure):
         return Verdict("DIFFERENT", ("answered",), shown(expected), shown(found))
     aspects = _differences(expected, found, ordered=ordered, names=names)
-    return Verdict("DIFFERENT", aspects, *_shown_pair(expected, found)) if aspects else EQUAL
+    if not aspects:
+        return EQUAL
+    pairs = {(one.type, two.type) for one, two in zip(expected.columns, found.columns, strict=False) if one.type != two.type}
+    types = tuple(f"{one} is {two}" for one, two in sorted(pairs))
+    return Verdict("DIFFERENT", aspects, *_shown_pair(expected, found), types)
 
 
 def worst(first: Verdict, second: Verdict) -> Verdict:

@@ -6,6 +6,7 @@ shorter: `python -m tests.differential.report --record` writes it again.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from tests.differential.judge import Judgement
@@ -17,6 +18,7 @@ KnownDifferences = dict[str, dict[str, set[str]]]
 """How a case differs, by its text and context."""
 
 
+@cache
 def deliberate_differences() -> dict[str, str]:
     """Return the reasons by the text of the case."""
     found: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """Asks every case in every context that it can stand in, and collects the verdicts."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from tests.differential.answers import Verdict
@@ -56,10 +56,3 @@ async def _judge_expression(
     if "update" in contexts:
         found.append(Judgement(case, "update", await tailrace.updated(case.text, expected)))
     return found
-
-
-def counted(judgements: Sequence[Judgement], key: Callable[[Judgement], str]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for judgement in judgements:
-        counts[key(judgement)] = counts.get(key(judgement), 0) + 1
-    return counts

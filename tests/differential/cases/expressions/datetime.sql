@@ -202,3 +202,16 @@ ts + (k || ' days')::interval
 extract(epoch FROM (timestamp '2024-03-01' - timestamp '2024-02-01')) / 86400
 round(extract(epoch FROM ts))
 extract(year FROM age(date '2026-01-31', d))
+-- The first and the last days that Python, DuckDB and Spark agree on, and beyond
+date '0001-01-01'
+date '9999-12-31'
+date '0001-01-01' - 1
+date '9999-12-31' + 1
+date '9999-12-31' + interval '1 month'
+date '9999-12-31' - date '0001-01-01'
+timestamptz '0001-01-01 00:00:00+00'
+timestamptz '9999-12-31 23:59:59.999999+00'
+timestamptz '9999-12-31 23:59:59+00' + interval '1 second'
+timestamptz '0001-01-01 00:00:00+00' - interval '1 day'
+extract(epoch FROM timestamptz '9999-12-31 23:59:59.999999+00')
+date '5874898-01-01'
