@@ -405,9 +405,10 @@ class ExpressionAnalyzer:
         return self.coerce(argument, target, "explicit", location)
 
     def _cast_text(self, argument: Constant, target: SqlType) -> Expression:
-        """A text that is cast to varchar(n) is cut; one that is stored there would be refused."""
+        """A text that is cast to varchar(n) is cut, and one that is cast to char(n) is cut or padded."""
         if target.name in ("varchar", "bpchar") and target.length is not None and argument.value is not None:
-            return Constant(target, str(argument.value)[: target.length], location=argument.location)
+            cut = str(argument.value)[: target.length]
+            return Constant(target, cut.ljust(target.length) if target.name == "bpchar" else cut, location=argument.location)
         return self.coerce(argument, target, "explicit")
 
     def type_of(self, fields: Node) -> SqlType:

@@ -1,5 +1,7 @@
 """Aggregates and window functions."""
 
+from tailrace.sql.analysis.errors import UnsupportedError
+from tailrace.sql.analysis.tree import Constant, Parameter
 from tailrace.sql.duckdb.templates import AggregateCall, AggregateTemplate, is_loose
 
 _ORDERED = (
@@ -23,6 +25,17 @@ def _extreme(name: str, loose_name: str) -> AggregateTemplate:
     return render
 
 
+def _string_agg(call: AggregateCall) -> str:
+    """Join texts. The delimiter before a text is the one of its row, so it must be a constant where DuckDB joins."""
+    if not isinstance(call.node.arguments[1], Constant | Parameter):
+        raise UnsupportedError("string_agg is supported with a constant delimiter", call.node.location)
+    value, delimiter = call.arguments
+    if call.node.arguments[0].type.name == "bytea":
+        joined = call("string_agg", f"hex({value})", f"coalesce(hex({delimiter}), '')", ordered=True)
+        return f"unhex({joined})"
+    return call("string_agg", value, f"coalesce({delimiter}, '')", ordered=True)
+
+
 AGGREGATES: dict[str, AggregateTemplate] = {
     **{f"{name}({kind})": _window(name) for name in ("min", "max") for kind in _ORDERED},
     "min(numeric)": _extreme("min", "arg_min"),
@@ -31,6 +44,8 @@ AGGREGATES: dict[str, AggregateTemplate] = {
     "bool_and(bool)": _window("bool_and"),
     "every(bool)": _window("bool_and"),
     "bool_or(bool)": _window("bool_or"),
+    "string_agg(text, text)": _string_agg,
+    "string_agg(bytea, bytea)": _string_agg,
     "rank()": _window("rank"),
     "dense_rank()": _window("dense_rank"),
     "percent_rank()": _window("percent_rank"),

@@ -2,15 +2,16 @@
 
 from tailrace.sql.duckdb.aggregates import AGGREGATES
 from tailrace.sql.duckdb.arrays import ARRAY_ROWS, ARRAYS
+from tailrace.sql.duckdb.binary_strings import BINARY_STRINGS
 from tailrace.sql.duckdb.casts import cast_template
 from tailrace.sql.duckdb.comparisons import COMPARISONS
 from tailrace.sql.duckdb.json import JSON, JSON_ROWS
 from tailrace.sql.duckdb.numbers import NUMBERS
 from tailrace.sql.duckdb.templates import RowFunction, Template
-from tailrace.sql.duckdb.texts import TEXTS
+from tailrace.sql.duckdb.texts import TEXT_ROWS, TEXTS
 from tailrace.sql.duckdb.times import TIME_ROWS, TIMES
 
-FUNCTIONS: dict[str, Template] = {**COMPARISONS, **NUMBERS, **TEXTS, **TIMES, **JSON, **ARRAYS}
-ROW_FUNCTIONS: dict[str, RowFunction] = {**ARRAY_ROWS, **JSON_ROWS, **TIME_ROWS}
+FUNCTIONS: dict[str, Template] = {**COMPARISONS, **NUMBERS, **TEXTS, **BINARY_STRINGS, **TIMES, **JSON, **ARRAYS}
+ROW_FUNCTIONS: dict[str, RowFunction] = {**ARRAY_ROWS, **JSON_ROWS, **TIME_ROWS, **TEXT_ROWS}
 
 __all__ = ["AGGREGATES", "FUNCTIONS", "ROW_FUNCTIONS", "cast_template"]
