@@ -33,7 +33,7 @@ def _characters() -> _Characters:
         if kind == "class":
             classes[fields[0]] = [_range(text) for text in fields[1].split(" ")]
         elif kind == "case":
-            cases[fields[0]] = str.maketrans(fields[1], fields[2])
+            cases[fields[0]] = {ord(one): other for one, other in zip(fields[1], fields[2], strict=True)}
     classes |= {
         "digit": _DIGITS,
         "space": _SPACES,
