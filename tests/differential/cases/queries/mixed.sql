@@ -7,8 +7,7 @@ SELECT column_name, data_type FROM information_schema.columns WHERE table_name =
 TABLE nothing;
 SELECT ALL id FROM customers ORDER BY id;
 SELECT c.* FROM customers AS c WHERE c.id = 1;
-SELECT id /* a comment */ FROM customers -- the end
-ORDER BY id;
+SELECT id /* a comment */ FROM customers ORDER BY id -- the end;
 SELECT id FROM public.customers ORDER BY id;
 SELECT id FROM Customers ORDER BY ID;
 SELECT "id" FROM "customers" ORDER BY "id";
@@ -55,5 +54,3 @@ SELECT name, salary, salary / sum(salary) OVER () AS share FROM staff WHERE sala
 SELECT name, salary::int AS s, salary::text AS t FROM staff ORDER BY id;
 SELECT DISTINCT dept FROM staff ORDER BY dept NULLS FIRST;
 SELECT count(*) AS n, count(salary) AS s, count(DISTINCT dept) AS d FROM staff;
-EXPLAIN SELECT 1;
-SELECT 1; SELECT 2;
