@@ -234,27 +234,33 @@ class ExpressionAnalyzer:
         if kind in ("AEXPR_OP_ANY", "AEXPR_OP_ALL"):
             return self._any_or_all(fields, scope, name, is_all=kind == "AEXPR_OP_ALL")
         if "RowExpr" in fields.get("lexpr", ()) and "RowExpr" in fields["rexpr"]:
-            return self._rows_compared(name, fields, scope, location)
+            return self._rows_compared(name, kind, fields, scope, location)
         right = self.analyze(fields["rexpr"], scope)
         if "lexpr" not in fields:
             return self._unary(name, right, location)
         left = self.analyze(fields["lexpr"], scope)
         if kind in ("AEXPR_DISTINCT", "AEXPR_NOT_DISTINCT"):
-            equal = self.operator("=", [left, right], location)
-            left, right = _operands(equal)
-            return DistinctTest(BOOL, left, right, kind == "AEXPR_NOT_DISTINCT", location=location)
+            return self._distinct((left, right), kind == "AEXPR_NOT_DISTINCT", location)
         if kind == "AEXPR_NULLIF":
             equal = self.operator("=", [left, right], location)
             kept = _operands(equal)[0]
             return NullIf(kept.type, kept, right, equal, location=location)
         return self.operator(name, [left, right], location)
 
-    def _rows_compared(self, name: str, fields: Node, scope: Scope, location: int) -> Expression:
+    def _rows_compared(self, name: str, kind: str, fields: Node, scope: Scope, location: int) -> Expression:
         lefts = self.analyze_all(fields["lexpr"]["RowExpr"].get("args", ()), scope)
         rights = self.analyze_all(fields["rexpr"]["RowExpr"].get("args", ()), scope)
         if len(lefts) != len(rights):
             raise AnalysisError(SYNTAX_ERROR, "unequal number of entries in row expressions", location)
+        if kind in ("AEXPR_DISTINCT", "AEXPR_NOT_DISTINCT"):
+            is_same = kind == "AEXPR_NOT_DISTINCT"
+            tests = [self._distinct(pair, is_same, location) for pair in zip(lefts, rights, strict=True)]
+            return Logical(BOOL, "and" if is_same else "or", tests, location=location)
         return self.row_comparison(name, lefts, rights, location)
+
+    def _distinct(self, pair: tuple[Expression, Expression], is_negated: bool, location: int) -> Expression:
+        left, right = _operands(self.operator("=", pair, location))
+        return DistinctTest(BOOL, left, right, is_negated, location=location)
 
     def row_comparison(self, name: str, lefts: Sequence[Expression], rights: Sequence[Expression], location: int) -> Expression:
         """Return the comparison of two rows, item by item."""
