@@ -73,7 +73,7 @@ Node = Mapping[str, Any]
 """A node of PostgreSQL's parse tree: its fields under the name of its kind."""
 
 _SCHEMAS = ("pg_catalog", "public")
-_TYPE_NAMES = {"decimal": "numeric", "string": "text", "bytes": "bytea", "blob": "bytea", "double": "float8", "json": "jsonb"}
+_TYPE_NAMES = {"decimal": "numeric", "string": "text", "bytes": "bytea", "blob": "bytea", "double": "float8"}
 _JSON_OPERATORS = frozenset(("->", "->>", "#>", "#>>"))
 _ROW_FUNCTIONS = frozenset(("to_jsonb", "to_json", "row_to_json"))
 _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
@@ -618,8 +618,7 @@ class ExpressionAnalyzer:
                 raise UnsupportedError("fields of composite values are not supported", found.location)
             indices = step["A_Indices"]
             if found.type == JSONB:
-                key = self.analyze(indices["uidx"], scope)
-                found = self.operator("->", [found, key], found.location)
+                found = self._json_subscript(found, indices, scope)
                 continue
             if not found.type.is_array:
                 raise AnalysisError(
@@ -636,6 +635,18 @@ class ExpressionAnalyzer:
             else:
                 found = Element(found.type.element, found, bounds[1], location=found.location)
         return found
+
+    def _json_subscript(self, found: Expression, indices: Node, scope: Scope) -> Expression:
+        """Return the value under a key or index, which is found like one step of a path."""
+        if indices.get("is_slice"):
+            raise AnalysisError(DATATYPE_MISMATCH, "jsonb subscript does not support slices", found.location)
+        key = self.analyze(indices["uidx"], scope)
+        if self._catalog.can_cast(key.type.name, "int4", "implicit") and key.type != UNKNOWN:
+            key = self.coerce(key, TEXT, "explicit")
+        called = self._catalog.find_function("jsonb_extract_path", [JSONB, TEXT])
+        if called is None:
+            raise UnsupportedError("subscripts of jsonb are not supported", found.location)
+        return self._called(called, [found, self.coerce(key, TEXT)], found.location)
 
     def _value_function(self, fields: Node, scope: Scope) -> Expression:
         location = _location(fields)

@@ -7,8 +7,6 @@ from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
 from uuid import UUID
 
-import msgspec
-
 from tailrace.sql.analysis.errors import (
     DATETIME_OVERFLOW,
     INVALID_DATETIME,
@@ -17,6 +15,7 @@ from tailrace.sql.analysis.errors import (
     AnalysisError,
     UnsupportedError,
 )
+from tailrace.sql.analysis.json_documents import document_text, read_document
 from tailrace.sql.analysis.types import SqlType
 
 _SPACES = " \t\n\r\v\f"
@@ -282,44 +281,64 @@ def _uuid(text: str, wanted: SqlType) -> UUID:
 
 
 def _json(text: str, wanted: SqlType) -> str:
-    try:
-        msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        raise _invalid(text, SqlType("json")) from None
-    return text
+    document = read_document(text)
+    return text if wanted.name == "json" else document_text(document)
 
 
 def _array(text: str, wanted: SqlType) -> list[object]:
+    return [None if item is None else read_text(item, wanted.element) for item in read_array_items(text)]
+
+
+def read_array_items(text: str) -> list[str | None]:
+    """Return the texts of the items of an array of one dimension: those of `{a,"b c",NULL}`."""
+    malformed = AnalysisError(INVALID_TEXT, f'malformed array literal: "{text}"')
     word = text.strip(_SPACES)
-    if not (word.startswith("{") and word.endswith("}")):
-        raise AnalysisError(INVALID_TEXT, f'malformed array literal: "{text}"')
-    items: list[object] = []
-    inner = word[1:-1]
-    if not inner.strip(_SPACES):
+    if word.startswith("["):
+        raise UnsupportedError("arrays with bounds of their own are not supported")
+    if not word.startswith("{"):
+        raise malformed
+    items: list[str | None] = []
+    at = _after_spaces(word, 1)
+    if word[at:] == "}":
         return items
-    at = 0
     while True:
-        while at < len(inner) and inner[at] in _SPACES:
-            at += 1
-        if at < len(inner) and inner[at] == "{":
+        at = _after_spaces(word, at)
+        if word[at : at + 1] == "{":
             raise UnsupportedError("arrays of more than one dimension are not supported")
-        if at < len(inner) and inner[at] == '"':
-            found = re.compile(r'"((?:[^"\\]|\\.)*)"\s*').match(inner, at)
-            if found is None:
-                raise AnalysisError(INVALID_TEXT, f'malformed array literal: "{text}"')
-            items.append(read_text(re.sub(r"\\(.)", r"\1", found[1]), wanted.element))
+        found = _QUOTED_ITEM.match(word, at) or _PLAIN_ITEM.match(word, at)
+        if found is None:
+            raise malformed
+        if found[0].startswith('"'):
+            items.append(_ESCAPED.sub(r"\1", found[1]))
         else:
-            found = re.compile(r"((?:[^,\"{}\\]|\\.)+)").match(inner, at)
-            if found is None:
-                raise AnalysisError(INVALID_TEXT, f'malformed array literal: "{text}"')
-            item = found[1].strip(_SPACES)
-            items.append(None if item.upper() == "NULL" else read_text(re.sub(r"\\(.)", r"\1", item), wanted.element))
-        at = found.end()
-        if at >= len(inner):
+            item = _trimmed(found[0])
+            if not item:
+                raise malformed
+            items.append(None if item.upper() == "NULL" else _ESCAPED.sub(r"\1", item))
+        at = _after_spaces(word, found.end())
+        if word[at:] == "}":
             return items
-        if inner[at] != ",":
-            raise AnalysisError(INVALID_TEXT, f'malformed array literal: "{text}"')
+        if word[at : at + 1] != ",":
+            raise malformed
         at += 1
+
+
+_QUOTED_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_PLAIN_ITEM = re.compile(r'(?:[^,"{}\\]|\\.)+', re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+
+def _after_spaces(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _SPACES:
+        at += 1
+    return at
+
+
+def _trimmed(item: str) -> str:
+    """Return an item without the spaces at its end; one that is escaped stays."""
+    bare = item.rstrip(_SPACES)
+    escapes = len(bare) - len(bare.rstrip("\\"))
+    return item[: len(bare) + 1] if escapes % 2 else bare
 
 
 _READERS: dict[str, Callable[[str, SqlType], object]] = {

@@ -2,6 +2,9 @@
 
 from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.tree import Constant, Parameter
+from tailrace.sql.duckdb.arrays import loose_items
+from tailrace.sql.duckdb.json import JSON_AGGREGATES
+from tailrace.sql.duckdb.keys import has_key
 from tailrace.sql.duckdb.templates import AggregateCall, AggregateTemplate, is_loose
 
 _ORDERED = (
@@ -36,7 +39,23 @@ def _string_agg(call: AggregateCall) -> str:
     return call("string_agg", value, f"coalesce({delimiter}, '')", ordered=True)
 
 
+def _listed(call: AggregateCall) -> str:
+    """Collect values. Those that must differ come in their order."""
+    kind = call.node.arguments[0].type
+    if kind.is_array:
+        raise UnsupportedError("arrays of more than one dimension are not supported", call.node.location)
+    if call.node.is_distinct and has_key(kind):
+        raise UnsupportedError(f"array_agg(DISTINCT) of {kind} is not supported; use a subquery", call.node.location)
+    listed = loose_items(call("list", ordered=True), kind.array)
+    if call.node.is_distinct and not call.node.order:
+        return f"list_sort({listed}, 'ASC', 'NULLS LAST')"
+    return listed
+
+
 AGGREGATES: dict[str, AggregateTemplate] = {
+    **JSON_AGGREGATES,
+    "array_agg(anynonarray)": _listed,
+    "array_agg(anyarray)": _listed,
     **{f"{name}({kind})": _window(name) for name in ("min", "max") for kind in _ORDERED},
     "min(numeric)": _extreme("min", "arg_min"),
     "max(numeric)": _extreme("max", "arg_max"),

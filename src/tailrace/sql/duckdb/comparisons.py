@@ -1,5 +1,7 @@
 """Comparisons of values of every type."""
 
+from tailrace.sql.duckdb.arrays import compared_arrays
+from tailrace.sql.duckdb.json import compared_json
 from tailrace.sql.duckdb.numbers import of_numerics
 from tailrace.sql.duckdb.templates import Template, expanded
 
@@ -15,7 +17,8 @@ def _comparisons() -> dict[str, Template]:
             entries[f"{kind} {operator} {kind}"] = plain
         entries[f"{{plain}} {operator} {{plain}}"] = plain
         entries[f"numeric {operator} numeric"] = of_numerics(plain, f"numeric_{_NAMES[operator]}")
-        entries[f"anyarray {operator} anyarray"] = plain
+        entries[f"anyarray {operator} anyarray"] = compared_arrays(operator)
+        entries[f"jsonb {operator} jsonb"] = compared_json(operator)
     return entries
 
 

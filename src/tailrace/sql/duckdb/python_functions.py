@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
-from duckdb.func import PythonUDFType
+from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from tailrace.sql.duckdb import byte_functions, characters, numerics, text_functions
+from tailrace.sql.duckdb import array_texts, byte_functions, characters, json_functions, numerics, text_functions
 
 
 class PythonFunction(NamedTuple):
@@ -30,6 +30,8 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
             list(function.arguments),
             function.result,
             type=PythonUDFType.ARROW,
+            # Some have no answer for values that are not null.
+            null_handling=FunctionNullHandling.SPECIAL,
         )
 
 
@@ -61,6 +63,7 @@ _ARROW = {
     "BLOB": pa.binary(),
     "VARCHAR[]": pa.list_(pa.string()),
     "TIMESTAMP": pa.timestamp("us"),
+    "STRUCT(c1 VARCHAR, c2 VARCHAR)[]": pa.list_(pa.struct([("c1", pa.string()), ("c2", pa.string())])),
 }
 
 
@@ -138,4 +141,6 @@ PYTHON_FUNCTIONS: Sequence[PythonFunction] = (
     PythonFunction("signed_integer", byte_functions.signed_integer, ("BLOB", "INTEGER"), "BIGINT"),
     PythonFunction("name_of_text", text_functions.name_of_text, ("VARCHAR",), "VARCHAR"),
     PythonFunction("uuid_microseconds", byte_functions.uuid_microseconds, ("VARCHAR",), "BIGINT"),
+    PythonFunction("array_in", array_texts.read_array, ("VARCHAR",), "VARCHAR[]"),
+    *(PythonFunction(*one) for one in json_functions.JSON_FUNCTIONS),
 )

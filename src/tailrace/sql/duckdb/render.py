@@ -61,6 +61,8 @@ from tailrace.sql.analysis.tree import (
 )
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.duckdb.functions import AGGREGATES, FUNCTIONS, ROW_FUNCTIONS, cast_template
+from tailrace.sql.duckdb.json_paths import JsonPath, RecordJson
+from tailrace.sql.duckdb.keys import has_key, key_of
 from tailrace.sql.duckdb.templates import AggregateCall, is_loose
 
 _TYPES = {
@@ -77,8 +79,6 @@ _TYPES = {
     "timestamptz": "TIMESTAMP",
     "interval": "INTERVAL",
     "uuid": "UUID",
-    "json": "JSON",
-    "jsonb": "JSON",
 }
 _PLAIN_COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
 
@@ -149,7 +149,7 @@ class DuckDbRenderer:
         return f"{self._sortable(text, key.expression)} {direction} NULLS {nulls}"
 
     def _sortable(self, text: str, expression: Expression) -> str:
-        return _key(text, expression.type)
+        return key_of(text, expression.type)
 
     def _select(self, query: Select) -> str:
         groups = [one for group in query.groups for one in _members(group)]
@@ -324,8 +324,10 @@ class DuckDbRenderer:
             case Element():
                 return f"array_element({self._inside(node.array)}, {self._inside(node.index)})"
             case Slice():
-                bounds = [self.expression(one) if one is not None else "NULL" for one in (node.lower, node.upper)]
-                return f"array_slice_of({self._inside(node.array)}, {', '.join(bounds)})"
+                array = self._inside(node.array)
+                lower = "1" if node.lower is None else self.expression(node.lower)
+                upper = f"len({array})" if node.upper is None else self.expression(node.upper)
+                return f"array_slice_of({array}, {lower}, {upper})"
             case AnyOrAll():
                 return self._any_or_all(node)
             case ArrayItem():
@@ -444,7 +446,7 @@ class DuckDbRenderer:
     def _cast(self, node: Cast) -> str:
         source = node.argument
         if source.type.name == "text" and node.type.name == "jsonb" and not node.is_explicit:
-            return f"record_json({self.expression(source)})"
+            return RecordJson.of(self.expression(source))
         return self._cast_text(self.expression(source), source.type, node.type, is_explicit=node.is_explicit)
 
     def _cast_text(self, text: str, source: SqlType, target: SqlType, *, is_explicit: bool = False) -> str:
@@ -455,12 +457,16 @@ class DuckDbRenderer:
         if source.is_array and target.is_array:
             inner = self._cast_text("item", source.element, target.element, is_explicit=is_explicit)
             return f"list_transform({text}, lambda item: {inner})"
+        if source.name == "text" and target.is_array:
+            inner = self._cast_text("item", source, target.element, is_explicit=is_explicit)
+            return f"list_transform(array_in({text}), lambda item: {inner})"
         template = cast_template(source, target, is_loose(source), is_loose(target))
         if template is None:
             raise UnsupportedError(f"a cast from {source} to {target} is not supported")
-        return template.format(
+        general = template.format(
             text, type=duckdb_type(target), length=target.length, scale=target.scale, precision=target.precision
         )
+        return text.cast_to(target, general) if isinstance(text, JsonPath) else general
 
     def _parameter(self, node: Parameter) -> str:
         value = self._parameters[node.number - 1]
@@ -499,25 +505,10 @@ class DuckDbRenderer:
         raise UnsupportedError(f"a constant of the type {sql_type} is not supported")
 
 
-def has_key(sql_type: SqlType) -> bool:
-    """Return whether equal values of a type may differ in DuckDB, so that they are compared and grouped by a key."""
-    return is_loose(sql_type) or sql_type.name.removesuffix("[]") in ("json", "jsonb")
-
-
-def _key(text: str, sql_type: SqlType) -> str:
-    if is_loose(sql_type):
-        return f"numeric_sort_key({text})"
-    if sql_type.name in ("json", "jsonb"):
-        return f"jsonb_sort_key({text})"
-    if sql_type.is_array and has_key(sql_type):
-        return f"list_transform({text}, lambda item: {_key('item', sql_type.element)})"
-    return text
-
-
 def _distinct(text: str, types: Sequence[SqlType]) -> str:
     """Return a query without rows that are equal to others, by the keys of their columns."""
     columns = [f"c{at}" for at in range(1, len(types) + 1)]
-    keys = [_key(name, one) for name, one in zip(columns, types, strict=True)]
+    keys = [key_of(name, one) for name, one in zip(columns, types, strict=True)]
     shown = [f"any_value({name}) AS {name}" if has_key(one) else name for name, one in zip(columns, types, strict=True)]
     return f"SELECT {', '.join(shown)} FROM ({text}) AS listed GROUP BY {', '.join(keys)}"
 

@@ -1,0 +1,180 @@
+"""Values inside of JSON: `->`, `->>`, `#>`, `#>>` and what is cast from them, at DuckDB's own speed where that is exact.
+
+A chain such as `value -> 'a' ->> 'b'` is read as one path. DuckDB extracts strings, integers and booleans exactly. It prints
+other numbers anew and knows nothing of PostgreSQL's form of objects and arrays, so those go to Python, as does everything
+inside of a record's text that DuckDB might read otherwise than PostgreSQL: a key that occurs twice, a trailing comma, `NaN`.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+from tailrace.sql.analysis.tree import Call, Constant
+from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.duckdb.templates import Template
+
+_NATIVE_KEY = re.compile(r"[\w .:@-]+")
+"""Keys that stand in a path of DuckDB without further ado, and in a text of JSON in one form but for `\\u` escapes."""
+
+
+_TWICE = '%"{0}"%"{0}"%'
+
+
+class RecordJson(str):
+    """The text of an expression that is a record's text as JSON. `source` is the text itself."""
+
+    __slots__ = ("source",)
+    source: str
+
+    @classmethod
+    def of(cls, source: str) -> "RecordJson":
+        made = cls(f"record_json({source})")
+        made.source = source
+        return made
+
+
+class JsonPath(str):
+    """The text of an expression that extracts a value from JSON, with what it was made of."""
+
+    __slots__ = ("base", "is_text", "steps")
+    base: str
+    steps: tuple[str, ...]
+    is_text: bool
+
+    @classmethod
+    def of(cls, base: str, steps: tuple[str, ...], *, is_text: bool) -> "JsonPath":
+        made = cls(_extracted(base, steps, is_text=is_text))
+        made.base, made.steps, made.is_text = base, steps, is_text
+        return made
+
+    def cast_to(self, target: SqlType, general: str) -> str:
+        """Return the text of a cast of this text to a number, which tries DuckDB's own functions before `general`."""
+        native = _native_path(self.steps)
+        if not self.is_text or native is None or target.name not in _NATIVE_CASTS:
+            return general
+        source, checks = _source(self.base, self.steps)
+        value = f"try(json_extract_string({source}, {native}))"
+        macro = _NATIVE_CASTS[target.name]
+        plain = f"{macro}({value})"
+        doubtful = f"{checks} OR " if checks else ""
+        return f"(CASE WHEN {doubtful}{plain} IS NULL THEN {general} ELSE {plain} END)"
+
+
+_NATIVE_CASTS = {
+    "int2": "plain_int2",
+    "int4": "plain_int4",
+    "int8": "plain_int8",
+    "float8": "plain_float8",
+}
+
+
+def _step(*, is_text: bool, kind: str) -> Callable[[Sequence[str], Call], str]:
+    def render(arguments: Sequence[str], call: Call) -> str:
+        base = arguments[0]
+        step = call.arguments[1]
+        if not isinstance(step, Constant) or step.value is None:
+            given = f"['{kind}' || CAST({arguments[1]} AS VARCHAR)]"
+            return _called(base, given, is_text=is_text)
+        return _joined(base, (f"{kind}{step.value}",), is_text=is_text)
+
+    return render
+
+
+def _path(*, is_text: bool) -> Callable[[Sequence[str], Call], str]:
+    def render(arguments: Sequence[str], call: Call) -> str:
+        base = arguments[0]
+        path = call.arguments[1]
+        if not isinstance(path, Constant) or not isinstance(path.value, list) or None in path.value:
+            return _called(base, f"list_transform({arguments[1]}, lambda item: '/' || item)", is_text=is_text)
+        return _joined(base, tuple(f"/{step}" for step in path.value), is_text=is_text)
+
+    return render
+
+
+def _variadic_path(*, is_text: bool) -> Callable[[Sequence[str], Call], str]:
+    def render(arguments: Sequence[str], call: Call) -> str:
+        base, *steps = arguments
+        nodes = call.arguments[1:]
+        known = [node.value for node in nodes if isinstance(node, Constant) and isinstance(node.value, str)]
+        if len(known) < len(nodes):
+            listed = ", ".join(f"'/' || {step}" for step in steps)
+            return _called(base, f"[{listed}]", is_text=is_text)
+        return _joined(base, tuple(f"/{step}" for step in known), is_text=is_text)
+
+    return render
+
+
+def _joined(base: str, steps: tuple[str, ...], *, is_text: bool) -> str:
+    if isinstance(base, JsonPath) and not base.is_text:
+        return JsonPath.of(base.base, base.steps + steps, is_text=is_text)
+    return JsonPath.of(base, steps, is_text=is_text)
+
+
+def _called(base: str, steps: str, *, is_text: bool) -> str:
+    name = "text_at" if is_text else "at"
+    return f"record_{name}({base.source}, {steps})" if isinstance(base, RecordJson) else f"jsonb_{name}({base}, {steps})"
+
+
+def _extracted(base: str, steps: tuple[str, ...], *, is_text: bool) -> str:
+    listed = f"[{', '.join(map(_literal, steps))}]::VARCHAR[]"
+    in_python = _called(base, listed, is_text=is_text)
+    native = _native_path(steps)
+    if native is None:
+        return in_python
+    source, checks = _source(base, steps)
+    function = "json_extract_string" if is_text else "json_extract"
+    value = f"try({function}({source}, {native}))" if isinstance(base, RecordJson) else f"{function}({source}, {native})"
+    value = value if is_text else f"CAST({value} AS VARCHAR)"
+    key = _literal(f'"{steps[-1][1:]}"') if steps[-1][0] != "#" else "NULL"
+    doubtful = f"WHEN {checks} THEN {in_python} " if checks else ""
+    test = f"is_doubtful_text({value})" if is_text else f"is_doubtful_json({value})"
+    # An index has a meaning for scalars too.
+    missing = f"WHEN {value} IS NULL THEN {in_python} " if any(step[0] == "#" for step in steps) else ""
+    exact = f"WHEN {test} AND is_written({source}, {key}, {value}) THEN {value} " if key != "NULL" and is_text else ""
+    return f"(CASE {doubtful}{missing}{exact}WHEN {test} THEN {in_python} ELSE {value} END)"
+
+
+def _source(base: str, steps: Sequence[str]) -> tuple[str, str]:
+    """Return the text that is read, and the condition under which DuckDB might read it otherwise than PostgreSQL."""
+    if not isinstance(base, RecordJson):
+        return base, ""
+    source = base.source
+    keys = [step[1:] for step in steps if step[0] != "#"]
+    escape = "\\u00" if all(key.isascii() for key in keys) else "\\u"
+    checks = [f"contains({source}, '{escape}')"]
+    # An underscore matches any character, so this may send too many to Python, never too few.
+    checks += [f"{source} LIKE {_literal(_TWICE.format(key))}" for key in dict.fromkeys(keys)]
+    return source, f"({' OR '.join(checks)} OR is_lenient_json({source}))"
+
+
+def _native_path(steps: Sequence[str]) -> str | None:
+    parts = []
+    for step in steps:
+        kind, name = step[0], step[1:]
+        if kind == "#":
+            index = int(name)
+            parts.append(f"[{index}]" if index >= 0 else f"[#{index}]")
+        elif not _NATIVE_KEY.fullmatch(name) or (kind == "/" and re.match(r"\s*[+-]?\d", name)):
+            return None
+        else:
+            parts.append(f'."{name}"')
+    return _literal("$" + "".join(parts)) if parts else None
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+PATHS: dict[str, Template] = {
+    "jsonb -> text": _step(is_text=False, kind="."),
+    "jsonb ->> text": _step(is_text=True, kind="."),
+    "jsonb -> int4": _step(is_text=False, kind="#"),
+    "jsonb ->> int4": _step(is_text=True, kind="#"),
+    "jsonb #> text[]": _path(is_text=False),
+    "jsonb #>> text[]": _path(is_text=True),
+    "jsonb_object_field(jsonb, text)": _step(is_text=False, kind="."),
+    "jsonb_object_field_text(jsonb, text)": _step(is_text=True, kind="."),
+    "jsonb_array_element(jsonb, int4)": _step(is_text=False, kind="#"),
+    "jsonb_array_element_text(jsonb, int4)": _step(is_text=True, kind="#"),
+    "jsonb_extract_path(jsonb, text[])": _variadic_path(is_text=False),
+    "jsonb_extract_path_text(jsonb, text[])": _variadic_path(is_text=True),
+}

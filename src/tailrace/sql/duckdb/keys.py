@@ -1,0 +1,20 @@
+"""Keys of values whose equality and order DuckDB does not see: numerics that are held as text, and JSON."""
+
+from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.duckdb.templates import is_loose
+
+
+def has_key(sql_type: SqlType) -> bool:
+    """Return whether equal values of a type may differ in DuckDB, so that they are compared and grouped by a key."""
+    if sql_type.is_array:
+        return has_key(sql_type.element)
+    return is_loose(sql_type) or sql_type.name in ("json", "jsonb")
+
+
+def key_of(text: str, sql_type: SqlType) -> str:
+    """Return the key of a value, or the value itself if DuckDB compares it as PostgreSQL does."""
+    if not has_key(sql_type):
+        return text
+    if sql_type.is_array:
+        return f"list_transform({text}, lambda keyed: {key_of('keyed', sql_type.element)})"
+    return f"numeric_sort_key({text})" if is_loose(sql_type) else f"jsonb_sort_key({text})"
