@@ -1,0 +1,1 @@
+"""Analyzed expressions evaluated row by row in Python, with PostgreSQL's meaning."""

@@ -1,0 +1,372 @@
+"""Numbers: arithmetic, rounding and mathematical functions."""
+
+import math
+from collections.abc import Callable
+from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Decimal
+from random import SystemRandom
+from typing import Any
+
+from tailrace.sql.analysis.tree import Call
+from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.duckdb import numerics
+from tailrace.sql.evaluation.casts import RANGES, as_real
+from tailrace.sql.evaluation.functions import ByCall, Entry, EvaluationError, Function, TakesNulls, coded, expanded
+
+_MAX_FACTORIAL = 1_000
+_random = SystemRandom()
+
+
+def _ranged(operate: Callable[..., int]) -> ByCall:
+    """Return an entry that fails where the result is out of the range of its type."""
+
+    def make(call: Call) -> Function:
+        low, high = RANGES[call.type.name]
+        name = str(call.type)
+
+        def function(*values: int) -> int:
+            result = operate(*values)
+            if low <= result <= high:
+                return result
+            raise EvaluationError("22003", f"{name} out of range")
+
+        return function
+
+    return ByCall(make)
+
+
+def division_by_zero() -> EvaluationError:
+    return EvaluationError("22012", "division by zero")
+
+
+def _quotient(a: int, b: int) -> int:
+    if not b:
+        raise division_by_zero()
+    result = abs(a) // abs(b)
+    return result if (a < 0) == (b < 0) else -result
+
+
+def _remainder(a: int, b: int) -> int:
+    return a - b * _quotient(a, b)
+
+
+def _shift(call: Call) -> Function:
+    """Return a shift in the width of the type; only the low bits of the distance count."""
+    _, high = RANGES[call.type.name]
+    bits = (high + 1).bit_length()
+    # PostgreSQL's int2 is shifted as an int of C.
+    width = max(bits, 32)
+    is_left = call.signature.name == "<<"
+
+    def shift(value: int, distance: int) -> int:
+        distance %= width
+        if not is_left:
+            return value >> distance
+        result = (value << distance) & ((1 << bits) - 1)
+        return result - (1 << bits) if result > high else result
+
+    return shift
+
+
+def _float(operate: Callable[[float, float], float]) -> ByCall:
+    """Return an entry that fails where a finite result has become infinite or zero."""
+
+    def make(call: Call) -> Function:
+        fit = as_real if call.type.name == "float4" else _same
+
+        def function(a: float, b: float) -> float:
+            return fit(operate(a, b))
+
+        return function
+
+    return ByCall(make)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _overflow() -> EvaluationError:
+    return EvaluationError("22003", "value out of range: overflow")
+
+
+def _underflow() -> EvaluationError:
+    return EvaluationError("22003", "value out of range: underflow")
+
+
+def _float_sum(a: float, b: float) -> float:
+    result = a + b
+    if math.isinf(result) and not math.isinf(a) and not math.isinf(b):
+        raise _overflow()
+    return result
+
+
+def _float_difference(a: float, b: float) -> float:
+    return _float_sum(a, -b)
+
+
+def _float_product(a: float, b: float) -> float:
+    result = a * b
+    if math.isinf(result) and not math.isinf(a) and not math.isinf(b):
+        raise _overflow()
+    if result == 0 and a and b:
+        raise _underflow()
+    return result
+
+
+def _float_quotient(a: float, b: float) -> float:
+    if b == 0:
+        if a != a:
+            return a
+        raise division_by_zero()
+    result = a / b
+    if math.isinf(result) and not math.isinf(a):
+        raise _overflow()
+    if result == 0 and a and not math.isinf(b):
+        raise _underflow()
+    return result
+
+
+def float_power(a: float, b: float) -> float:
+    if a == 0 and b < 0:
+        raise EvaluationError("2201F", "zero raised to a negative power is undefined")
+    if a < 0 and math.isfinite(b) and b != math.floor(b):
+        raise EvaluationError("2201F", "a negative number raised to a non-integer power yields a complex result")
+    try:
+        result = math.pow(a, b)
+    except OverflowError:
+        raise _overflow() from None
+    if result == 0 and a and math.isfinite(a) and math.isfinite(b):
+        raise _underflow()
+    return result
+
+
+def _of_float(operate: Callable[[float], float], *, can_underflow: bool = False) -> Function:
+    def function(value: float) -> float:
+        try:
+            result = operate(value)
+        except OverflowError:
+            raise _overflow() from None
+        except ValueError:
+            raise EvaluationError("22003", "input is out of range") from None
+        if can_underflow and result == 0 and math.isfinite(value):
+            raise _underflow()
+        return result
+
+    return function
+
+
+def _logarithm(operate: Callable[[float], float]) -> Function:
+    def function(value: float) -> float:
+        if value == 0:
+            raise EvaluationError("2201E", "cannot take logarithm of zero")
+        if value < 0:
+            raise EvaluationError("2201E", "cannot take logarithm of a negative number")
+        return operate(value)
+
+    return function
+
+
+def _float_root(value: float) -> float:
+    if value < 0:
+        raise EvaluationError("2201F", "cannot take square root of a negative number")
+    return math.sqrt(value)
+
+
+def _cube_root(value: float) -> float:
+    return math.cbrt(value)
+
+
+def _float_sign(value: float) -> float:
+    return value if value != value else float((value > 0) - (value < 0))
+
+
+def _rounded_float(value: float) -> float:
+    return math.copysign(float(round(value)), value) if math.isfinite(value) else value
+
+
+def _truncated_float(value: float) -> float:
+    return math.copysign(float(math.trunc(value)), value) if math.isfinite(value) else value
+
+
+def _ceiling_float(value: float) -> float:
+    return math.copysign(float(math.ceil(value)), value) if math.isfinite(value) else value
+
+
+def _floor_float(value: float) -> float:
+    return math.copysign(float(math.floor(value)), value) if math.isfinite(value) else value
+
+
+def of_numerics(operate: Callable[..., Any]) -> Function:
+    """Return a function of numerics whose zero has no sign."""
+
+    def function(*values: Any) -> Any:
+        result = operate(*values)
+        return abs(result) if isinstance(result, Decimal) and not result else result
+
+    return coded(function)
+
+
+def _to_whole(rounding: str) -> Function:
+    return of_numerics(lambda value: numerics.rounded(value, 0, rounding))
+
+
+def _numeric_sign(value: Decimal) -> Decimal:
+    return Decimal((value > 0) - (value < 0))
+
+
+def _numeric_quotient(a: Decimal, b: Decimal) -> Decimal:
+    if not b:
+        raise division_by_zero()
+    whole = numerics.divide(numerics.subtract(a, numerics.remainder(a, b)), b)
+    return whole.to_integral_value(rounding=ROUND_HALF_UP)
+
+
+def _least_scale(value: Decimal) -> int:
+    text = format(value, "f")
+    return len(text.rstrip("0").partition(".")[2]) if "." in text else 0
+
+
+def _trimmed(value: Decimal) -> Decimal:
+    return numerics.rounded(value, _least_scale(value))
+
+
+def _factorial(value: int) -> Decimal:
+    if value < 0:
+        raise EvaluationError("22003", "factorial of a negative number is undefined")
+    if value > _MAX_FACTORIAL:
+        raise EvaluationError("0A000", f"the factorial of more than {_MAX_FACTORIAL} is not supported")
+    return Decimal(math.factorial(value))
+
+
+def _bucket(value: Any, low: Any, high: Any, count: int) -> int:
+    if count <= 0:
+        raise EvaluationError("2201G", "count must be greater than zero")
+    if isinstance(value, float) and (value != value or not math.isfinite(low) or not math.isfinite(high)):
+        raise EvaluationError("2201G", "lower and upper bounds must be finite")
+    if low == high:
+        raise EvaluationError("2201G", "lower bound cannot equal upper bound")
+    if low < high:
+        result = 0 if value < low else count + 1 if value >= high else _place(value - low, high - low, count)
+    else:
+        result = 0 if value > low else count + 1 if value <= high else _place(low - value, low - high, count)
+    if result > RANGES["int4"][1]:
+        raise EvaluationError("22003", "integer out of range")
+    return result
+
+
+def _place(distance: Any, width: Any, count: int) -> int:
+    if isinstance(distance, Decimal):
+        return int(numerics.multiply(distance, Decimal(count)) // width) + 1
+    return min(int(distance / width * count), count - 1) + 1
+
+
+def _in_base(base: str) -> ByCall:
+    def make(call: Call) -> Function:
+        bits = 64 if call.arguments[0].type.name == "int8" else 32
+        return lambda value: format(value & ((1 << bits) - 1), base)
+
+    return ByCall(make)
+
+
+def _type_name(call: Call) -> Function:
+    given: SqlType = call.arguments[0].type
+    return lambda value: str(given)
+
+
+NUMBERS: dict[str, Entry] = expanded(
+    {
+        "{int} + {int}": _ranged(lambda a, b: a + b),
+        "{int} - {int}": _ranged(lambda a, b: a - b),
+        "{int} * {int}": _ranged(lambda a, b: a * b),
+        "{int} / {int}": _ranged(_quotient),
+        "{int} % {int}": _remainder,
+        "mod({int}, {int})": _remainder,
+        "- {int}": _ranged(lambda a: -a),
+        "+ {int}": _same,
+        "+ {float}": _same,
+        "+ numeric": _same,
+        "@ {int}": _ranged(abs),
+        "abs({int})": _ranged(abs),
+        "{int} & {int}": lambda a, b: a & b,
+        "{int} | {int}": lambda a, b: a | b,
+        "{int} # {int}": lambda a, b: a ^ b,
+        "~ {int}": lambda a: ~a,
+        "{int} << int4": ByCall(_shift),
+        "{int} >> int4": ByCall(_shift),
+        "gcd({int}, {int})": _ranged(math.gcd),
+        "lcm({int}, {int})": _ranged(math.lcm),
+        "{float} + {float}": _float(_float_sum),
+        "{float} - {float}": _float(_float_difference),
+        "{float} * {float}": _float(_float_product),
+        "{float} / {float}": _float(_float_quotient),
+        "float8 ^ float8": float_power,
+        "power(float8, float8)": float_power,
+        "pow(float8, float8)": float_power,
+        "- {float}": lambda a: -a,
+        "@ {float}": abs,
+        "abs({float})": abs,
+        "|/ float8": _float_root,
+        "sqrt(float8)": _float_root,
+        "||/ float8": _cube_root,
+        "cbrt(float8)": _cube_root,
+        "round(float8)": _rounded_float,
+        "trunc(float8)": _truncated_float,
+        "ceil(float8)": _ceiling_float,
+        "ceiling(float8)": _ceiling_float,
+        "floor(float8)": _floor_float,
+        "sign(float8)": _float_sign,
+        "exp(float8)": _of_float(math.exp, can_underflow=True),
+        "ln(float8)": _logarithm(math.log),
+        "log(float8)": _logarithm(math.log10),
+        "log10(float8)": _logarithm(math.log10),
+        "sin(float8)": _of_float(math.sin),
+        "cos(float8)": _of_float(math.cos),
+        "tan(float8)": _of_float(math.tan),
+        "cot(float8)": _of_float(lambda value: 1.0 / math.tan(value) if value else math.copysign(math.inf, value)),
+        "asin(float8)": _of_float(math.asin),
+        "acos(float8)": _of_float(math.acos),
+        "atan(float8)": _of_float(math.atan),
+        "atan2(float8, float8)": math.atan2,
+        "sinh(float8)": _of_float(math.sinh),
+        "cosh(float8)": _of_float(math.cosh),
+        "tanh(float8)": _of_float(math.tanh),
+        "degrees(float8)": lambda value: _float_quotient(value, 0.0174532925199432957692),
+        "radians(float8)": lambda value: _float_product(value, 0.0174532925199432957692),
+        "pi()": lambda: math.pi,
+        "random()": _random.random,
+        "numeric + numeric": of_numerics(numerics.add),
+        "numeric - numeric": of_numerics(numerics.subtract),
+        "numeric * numeric": of_numerics(numerics.multiply),
+        "numeric / numeric": of_numerics(numerics.divide),
+        "numeric % numeric": of_numerics(numerics.remainder),
+        "mod(numeric, numeric)": of_numerics(numerics.remainder),
+        "div(numeric, numeric)": of_numerics(_numeric_quotient),
+        "- numeric": of_numerics(lambda value: value.copy_negate()),
+        "@ numeric": abs,
+        "abs(numeric)": abs,
+        "sign(numeric)": _numeric_sign,
+        "round(numeric)": _to_whole(ROUND_HALF_UP),
+        "trunc(numeric)": _to_whole(ROUND_DOWN),
+        "ceil(numeric)": _to_whole(ROUND_CEILING),
+        "ceiling(numeric)": _to_whole(ROUND_CEILING),
+        "floor(numeric)": _to_whole(ROUND_FLOOR),
+        "round(numeric, int4)": of_numerics(numerics.rounded),
+        "trunc(numeric, int4)": of_numerics(lambda value, digits: numerics.rounded(value, digits, ROUND_DOWN)),
+        "scale(numeric)": numerics.scale_of,
+        "min_scale(numeric)": _least_scale,
+        "trim_scale(numeric)": of_numerics(_trimmed),
+        "numeric_inc(numeric)": of_numerics(lambda value: numerics.add(value, Decimal(1))),
+        "factorial(int8)": _factorial,
+        "width_bucket(numeric, numeric, numeric, int4)": _bucket,
+        "width_bucket(float8, float8, float8, int4)": _bucket,
+        "to_hex(int4)": _in_base("x"),
+        "to_hex(int8)": _in_base("x"),
+        "to_oct(int4)": _in_base("o"),
+        "to_oct(int8)": _in_base("o"),
+        "to_bin(int4)": _in_base("b"),
+        "to_bin(int8)": _in_base("b"),
+        "num_nulls(any)": TakesNulls(lambda *values: sum(value is None for value in values)),
+        "num_nonnulls(any)": TakesNulls(lambda *values: sum(value is not None for value in values)),
+        "pg_typeof(any)": ByCall(_type_name, is_strict=False),
+    }
+)

@@ -1,0 +1,147 @@
+"""Values as texts, as PostgreSQL's output functions print them."""
+
+import re
+import struct
+from collections.abc import Callable
+from datetime import datetime, time
+from decimal import Decimal
+from typing import Any
+
+from tailrace.sql.analysis.input_texts import Interval
+from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.evaluation.json_values import normal_json
+
+Printer = Callable[[Any], str]
+
+_NEEDS_QUOTES = re.compile(r'[{},"\\\s]')
+_DOUBLE_DIGITS = 15
+_REAL_DIGITS = 6
+_MICROSECONDS = 1_000_000
+
+
+def printer(sql_type: SqlType) -> Printer:
+    """Return the function that prints values of a type, as in an array or by `concat`."""
+    if sql_type.is_array:
+        return _array_printer(printer(sql_type.element))
+    return _PRINTERS.get(sql_type.name, str)
+
+
+def cast_printer(sql_type: SqlType) -> Printer:
+    """Return the function that casts values of a type to text. It differs from `printer` for booleans and char(n)."""
+    return _CASTS.get(sql_type.name) or printer(sql_type)
+
+
+def _boolean(value: bool) -> str:
+    return "t" if value else "f"
+
+
+def _numeric(value: Decimal) -> str:
+    return format(value, "f")
+
+
+def float8_text(value: float) -> str:
+    """Return the shortest text that reads back as the same number."""
+    return _float(repr(value), _DOUBLE_DIGITS)
+
+
+def float4_text(value: float) -> str:
+    for digits in range(1, 9):
+        text = f"{value:.{digits}g}"
+        if _as_real(float(text)) == value:
+            return _float(text, _REAL_DIGITS)
+    return _float(f"{value:.9g}", _REAL_DIGITS)
+
+
+def _as_real(value: float) -> float:
+    try:
+        result: float = struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return float("inf")
+    return result
+
+
+def _float(text: str, fixed_digits: int) -> str:
+    sign, text = ("-", text[1:]) if text.startswith("-") else ("", text)
+    if text == "nan":
+        return "NaN"
+    if text == "inf":
+        return f"{sign}Infinity"
+    number = Decimal(text)
+    digits = "".join(map(str, number.as_tuple().digits)).rstrip("0") or "0"
+    exponent = number.adjusted()
+    if number == 0:
+        return f"{sign}0"
+    if -5 < exponent < fixed_digits:
+        plain = format(number, "f")
+        return sign + (plain.rstrip("0").rstrip(".") if "." in plain else plain)
+    point = f".{digits[1:]}" if len(digits) > 1 else ""
+    return f"{sign}{digits[0]}{point}e{'-' if exponent < 0 else '+'}{abs(exponent):02}"
+
+
+def timestamp_text(value: datetime) -> str:
+    text = value.replace(tzinfo=None).isoformat(" ")
+    return text.rstrip("0") if value.microsecond else text
+
+
+def _timestamptz(value: datetime) -> str:
+    return f"{timestamp_text(value)}+00"
+
+
+def _time(value: time) -> str:
+    text = value.isoformat()
+    return text.rstrip("0") if value.microsecond else text
+
+
+def interval_text(value: Interval) -> str:
+    """Return an interval as PostgreSQL prints it: `1 year 2 mons -3 days +04:05:06`."""
+    months, days, microseconds = value
+    years = abs(months) // 12 * (1 if months >= 0 else -1)
+    parts = []
+    after_negative = False
+    for amount, unit in ((years, "year"), (months - years * 12, "mon"), (days, "day")):
+        if amount:
+            plus = "+" if after_negative and amount > 0 else ""
+            parts.append(f"{plus}{amount} {unit}{'' if amount == 1 else 's'}")
+            after_negative = amount < 0
+    if microseconds or not parts:
+        sign = "-" if microseconds < 0 else "+" if after_negative else ""
+        seconds, fraction = divmod(abs(microseconds), _MICROSECONDS)
+        clock = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        parts.append(f"{clock}.{fraction:06}".rstrip("0") if fraction else clock)
+    return " ".join(parts)
+
+
+def _bytes(value: bytes) -> str:
+    return f"\\x{value.hex()}"
+
+
+def _array_printer(element: Printer) -> Printer:
+    def print_array(items: list[Any]) -> str:
+        return "{" + ",".join("NULL" if item is None else _quoted_item(element(item)) for item in items) + "}"
+
+    return print_array
+
+
+def _quoted_item(text: str) -> str:
+    if text and text.upper() != "NULL" and not _NEEDS_QUOTES.search(text):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+_PRINTERS: dict[str, Printer] = {
+    "bool": _boolean,
+    "numeric": _numeric,
+    "float4": float4_text,
+    "float8": float8_text,
+    "bytea": _bytes,
+    "time": _time,
+    "timestamp": timestamp_text,
+    "timestamptz": _timestamptz,
+    "interval": interval_text,
+    "jsonb": normal_json,
+}
+_CASTS: dict[str, Printer] = {
+    "bool": lambda value: "true" if value else "false",
+    "bpchar": lambda value: value.rstrip(" "),
+}
