@@ -263,6 +263,11 @@ def _decided(declared: str, bound: str | None, given: str) -> str | None:
     return f"{bound}[]" if declared in ("anyarray", "anycompatiblearray") else bound
 
 
+def is_polymorphic(name: str) -> bool:
+    """Return whether a declared type stands for any type of a kind."""
+    return name in _POLYMORPHIC or name in _COMPATIBLE
+
+
 def _kind(text: str) -> FunctionKind:
     return "a" if text == "a" else "w" if text == "w" else "f"
 

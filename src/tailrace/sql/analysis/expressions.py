@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from tailrace.model.suggestions import did_you_mean
-from tailrace.sql.analysis.catalog import AmbiguousCallError, CastContext, Resolved, catalog
+from tailrace.sql.analysis.catalog import AmbiguousCallError, CastContext, Resolved, catalog, is_polymorphic
 from tailrace.sql.analysis.errors import (
     AMBIGUOUS_FUNCTION,
     CANNOT_COERCE,
@@ -186,9 +186,31 @@ class ExpressionAnalyzer:
         return self._called(found, operands, location)
 
     def _called(self, found: Resolved, arguments: Sequence[Expression], location: int) -> Call:
-        coerced = [self.coerce(one, SqlType(name)) for one, name in zip(arguments, found.arguments, strict=True)]
-        result = digits_of_call(found.signature.key, SqlType(found.result), coerced)
+        if found.signature.name == "pg_typeof":
+            return Call(SqlType(found.result), found.signature, arguments, location=location)
+        coerced, result = self._with_common_digits(found, self._coerced(found, arguments))
+        result = digits_of_call(found.signature.key, result, coerced)
         return Call(result, found.signature, coerced, location=location)
+
+    def _coerced(self, found: Resolved, arguments: Sequence[Expression]) -> list[Expression]:
+        return [self.coerce(one, SqlType(name)) for one, name in zip(arguments, found.arguments, strict=True)]
+
+    def _with_common_digits(self, found: Resolved, arguments: list[Expression]) -> tuple[list[Expression], SqlType]:
+        """Return the arguments of a call and the type of its result, in which all numerics of a polymorphic type are alike."""
+        result = SqlType(found.result)
+        places = [
+            at
+            for at, (name, one) in enumerate(zip(found.signature.arguments, arguments, strict=True))
+            if is_polymorphic(name) and one.type.name in ("numeric", "numeric[]")
+        ]
+        if not places:
+            return arguments, result
+        target = _common_digits([arguments[at] for at in places])
+        for at in places:
+            arguments[at] = _with_digits(arguments[at], target.array if arguments[at].type.is_array else target)
+        if is_polymorphic(found.signature.result):
+            result = target.array if result.is_array else target
+        return arguments, result
 
     # Constants and names
 
@@ -282,22 +304,21 @@ class ExpressionAnalyzer:
         return result
 
     def _unary(self, name: str, operand: Expression, location: int) -> Expression:
-        if name in ("-", "+") and isinstance(operand, Constant) and isinstance(operand.value, int | float | Decimal):
-            if name == "+":
-                return operand
-            return _negated(operand, location)
+        if name == "-" and isinstance(operand, Constant) and isinstance(operand.value, Decimal):
+            return Constant(operand.type, operand.value.copy_negate() if operand.value else operand.value, location=location)
         return self.operator(name, [operand], location)
 
     def _in_list(self, fields: Node, scope: Scope, *, is_negated: bool) -> Expression:
         location = _location(fields)
-        items = self.analyze_all(fields["rexpr"]["List"]["items"], scope)
+        nodes = fields["rexpr"]["List"]["items"]
         if "RowExpr" in fields["lexpr"]:
             lefts = self.analyze_all(fields["lexpr"]["RowExpr"].get("args", ()), scope)
-            raws = [item["RowExpr"].get("args", ()) for item in fields["rexpr"]["List"]["items"] if "RowExpr" in item]
-            if len(raws) != len(items):
+            raws = [item["RowExpr"].get("args", ()) for item in nodes if "RowExpr" in item]
+            if len(raws) != len(nodes):
                 raise UnsupportedError("IN compares a row with rows", location)
             compared = [self.row_comparison("=", lefts, self.analyze_all(raw, scope), location) for raw in raws]
             return InList(BOOL, compared, is_negated, location=location)
+        items = self.analyze_all(nodes, scope)
         left = self.analyze(fields["lexpr"], scope)
         # Constants are compared as ones of a common type, as PostgreSQL does.
         constants = [one for one in items if not any(isinstance(part, ColumnReference) for part in one.walk())]
@@ -472,7 +493,9 @@ class ExpressionAnalyzer:
             arguments = [_as_json(arguments[0]), *arguments[1:]]
         order = [self.sort_key(node["SortBy"], scope) for node in fields.get("agg_order", ())]
         if fields.get("agg_within_group"):
-            return self._over(self._ordered_set(name, arguments, order, fields, scope, location), fields, scope)
+            if "over" in fields:
+                raise UnsupportedError(f"OVER is not supported for ordered-set aggregate {name}", location)
+            return self._ordered_set(name, arguments, order, fields, scope, location)
         found = self._find(name, arguments, fields, location)
         if found.signature.kind == "f":
             for clause, text in (
@@ -488,10 +511,10 @@ class ExpressionAnalyzer:
             return self._called(found, arguments, location)
         if found.signature.kind == "w" and "over" not in fields:
             raise AnalysisError(WINDOWING_ERROR, f"window function {name} requires an OVER clause", location)
-        coerced = [self.coerce(one, SqlType(type_name)) for one, type_name in zip(arguments, found.arguments, strict=True)]
+        coerced, result = self._with_common_digits(found, self._coerced(found, arguments))
         condition = self.condition(fields["agg_filter"], scope, "FILTER") if "agg_filter" in fields else None
         call = Aggregate(
-            digits_of_aggregate(found.signature.key, SqlType(found.result), coerced),
+            digits_of_aggregate(found.signature.key, result, coerced),
             found.signature,
             coerced,
             bool(fields.get("agg_star")),
@@ -539,13 +562,11 @@ class ExpressionAnalyzer:
         """Analyze `percentile_cont(0.5) WITHIN GROUP (ORDER BY x)` and the like."""
         all_arguments = [*arguments, *(key.expression for key in order)]
         found = self._find(name, all_arguments, fields, location)
-        coerced = [self.coerce(one, SqlType(type_name)) for one, type_name in zip(all_arguments, found.arguments, strict=True)]
+        coerced, result = self._with_common_digits(found, self._coerced(found, all_arguments))
         direct, sorted_by = coerced[: len(arguments)], coerced[len(arguments) :]
         keys = [SortKey(one, key.is_descending, key.nulls_first) for one, key in zip(sorted_by, order, strict=True)]
         condition = self.condition(fields["agg_filter"], scope, "FILTER") if "agg_filter" in fields else None
-        return Aggregate(
-            SqlType(found.result), found.signature, direct, within_group=keys, condition=condition, location=location
-        )
+        return Aggregate(result, found.signature, direct, within_group=keys, condition=condition, location=location)
 
     def _find(self, name: str, arguments: Sequence[Expression], fields: Node, location: int) -> Resolved:
         types = [one.type for one in arguments]
@@ -742,26 +763,23 @@ def _as_json(text: Expression) -> Expression:
 
 def _number(text: str, location: int) -> Constant:
     """Return a number as PostgreSQL types it: the smallest of int4, int8 and numeric that holds it."""
-    if text.isdigit() or text[:2].lower() in ("0x", "0o", "0b"):
-        value = int(text.replace("_", ""), 0 if text[:2].lower() in ("0x", "0o", "0b") else 10)
-        if value < 2**63:
-            return Constant(INT8 if value >= 2**31 else INT4, value, location=location)
+    digits = text.lstrip("-").replace("_", "").lower()
+    if digits.isdigit() or digits[:2] in ("0x", "0o", "0b"):
+        value = int(digits, 0 if digits[:2] in ("0x", "0o", "0b") else 10)
+        value = -value if text.startswith("-") else value
+        if -(2**63) <= value < 2**63:
+            return Constant(INT4 if -(2**31) <= value < 2**31 else INT8, value, location=location)
     decimal = read_text(text, NUMERIC)
     return Constant(_typed(NUMERIC, decimal), decimal, location=location)
 
 
 def _typed(target: SqlType, value: object) -> SqlType:
     """Return the type of a constant: that of a numeric has the digits of its value."""
-    if target.name == "numeric" and isinstance(value, Decimal):
+    if target.name == "numeric" and isinstance(value, Decimal) and value.is_finite():
         _, digits, exponent = value.as_tuple()
         scale = max(0, -int(exponent))
         return SqlType("numeric", max(len(digits) + max(0, int(exponent)), scale, 1), scale)
     return target
-
-
-def _negated(constant: Constant, location: int) -> Constant:
-    value = constant.value
-    return Constant(constant.type, -value, location=location)  # type: ignore[operator]
 
 
 def _modifier(node: Node) -> int | None:
@@ -771,7 +789,8 @@ def _modifier(node: Node) -> int | None:
 
 def _common_digits(found: Sequence[Expression]) -> SqlType:
     """Return the numeric type of values that may come from any of these: of fixed scale only if all have the same."""
-    digits = [digits_of(one.type) for one in found if not (isinstance(one, Constant) and one.value is None)]
+    types = [one.type for one in found if not (isinstance(one, Constant) and one.value is None)]
+    digits = [digits_of(one.element if one.is_array else one) for one in types]
     known = [one for one in digits if one is not None]
     if len(known) < len(digits) or len({scale for _, scale in known}) != 1:
         return NUMERIC

@@ -1,9 +1,10 @@
 """Reads the text form of values as PostgreSQL's input functions do: `' 12 '` as an integer, `'yes'` as a boolean."""
 
 import re
+import struct
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import NamedTuple
 from uuid import UUID
 
@@ -21,6 +22,11 @@ from tailrace.sql.analysis.types import SqlType
 _SPACES = " \t\n\r\v\f"
 _INTEGER = re.compile(r"[+-]?(\d+(_\d+)*|0[xX](_?[0-9a-fA-F]+)+|0[oO](_?[0-7]+)+|0[bB](_?[01]+)+)")
 _NUMBER = re.compile(r"[+-]?(\d+(_\d+)*(\.(\d+(_\d+)*)?)?|\.\d+(_\d+)*)([eE][+-]?\d+)?")
+_MAX_EXPONENT = 200_000
+_MAX_WHOLE_DIGITS = 131_072
+_MAX_SCALE = 16_383
+"""The most digits of a numeric of PostgreSQL before and after the point."""
+_WIDE = Context(prec=400_000, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
 _BITS = {"int2": 16, "int4": 32, "int8": 64}
 _WORDS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False, "1": True, "0": False}
 _TIMESTAMP = re.compile(
@@ -92,35 +98,56 @@ def _integer(text: str, wanted: SqlType) -> int:
 
 def _float(text: str, wanted: SqlType) -> float:
     word = text.strip(_SPACES)
-    named = word.lstrip("+-").lower()
-    if named in ("nan", "infinity", "inf"):
-        return float(word.lower())
+    named = word.lower()
+    if named[1 if named[:1] in ("+", "-") else 0 :] in ("nan", "infinity", "inf"):
+        return float(named)
+    if re.fullmatch(r"[+-]?0[xX].*", word):
+        raise UnsupportedError(f'the {wanted} "{word}" is not supported in hexadecimal')
     if not _NUMBER.fullmatch(word) or "_" in word:
         raise _invalid(text, wanted)
     value = float(word)
-    if value in (float("inf"), float("-inf")):
+    if wanted.name == "float4":
+        value = _as_float4(value)
+    is_zero = not re.search("[1-9]", re.split("[eE]", word)[0])
+    if value in (float("inf"), float("-inf")) or (not value and not is_zero):
         raise AnalysisError(OUT_OF_RANGE, f'"{text}" is out of range for type {wanted}')
     return value
 
 
+def _as_float4(value: float) -> float:
+    try:
+        (rounded,) = struct.unpack("f", struct.pack("f", value))
+    except OverflowError:
+        return float("inf")
+    return value if rounded else 0.0
+
+
 def _numeric(text: str, wanted: SqlType) -> Decimal:
     word = text.strip(_SPACES)
-    if word.lstrip("+-").lower() in ("nan", "infinity", "inf"):
-        raise UnsupportedError(f'the numeric value "{word}" is not supported')
+    named = word.lower()
+    if named == "nan":
+        return Decimal("NaN")
+    if named in ("infinity", "inf", "+infinity", "+inf"):
+        return Decimal("Infinity")
+    if named in ("-infinity", "-inf"):
+        return Decimal("-Infinity")
     if _INTEGER.fullmatch(word) and not _NUMBER.fullmatch(word):
-        return Decimal(int(word.replace("_", ""), 0))
+        return _fixed(Decimal(int(word.replace("_", ""), 0)))
     if not _NUMBER.fullmatch(word):
         raise _invalid(text, wanted)
-    try:
-        value = Decimal(word.replace("_", ""))
-    except InvalidOperation:
-        raise _invalid(text, wanted) from None
-    return _fixed(value)
+    mantissa, _, exponent = re.sub("[_ ]", "", word).lower().partition("e")
+    if abs(int(exponent or 0)) > _MAX_EXPONENT:
+        raise AnalysisError(OUT_OF_RANGE, "value overflows numeric format")
+    return _fixed(_WIDE.create_decimal(mantissa).scaleb(int(exponent or 0), _WIDE))
 
 
 def _fixed(value: Decimal) -> Decimal:
     """Return the number without an exponent, as PostgreSQL keeps it: `1e2` is 100."""
-    return value.quantize(Decimal(1)) if value.as_tuple().exponent > 0 else value  # type: ignore[operator]
+    if value and (value.adjusted() >= _MAX_WHOLE_DIGITS or -value.as_tuple().exponent > _MAX_SCALE):  # type: ignore[operator]
+        raise AnalysisError(OUT_OF_RANGE, "value overflows numeric format")
+    if value.as_tuple().exponent > 0:  # type: ignore[operator]
+        value = value.quantize(Decimal(1), context=_WIDE)
+    return value if value else abs(value)
 
 
 def _text(text: str, wanted: SqlType) -> str:

@@ -16,7 +16,7 @@ _MAX_PRECISION = 38
 
 def digits_of_call(key: str, result: SqlType, arguments: Sequence[Expression]) -> SqlType:
     """Return the type of a call's result, with its digits if they are known."""
-    if result.name != "numeric":
+    if result.name != "numeric" or result.scale is not None:
         return result
     if key in ("round(numeric, int4)", "trunc(numeric, int4)"):
         return _rounded(arguments[0], arguments[1])
@@ -33,7 +33,7 @@ def digits_of_call(key: str, result: SqlType, arguments: Sequence[Expression]) -
             return _fixed(sum(precision for precision, _ in digits), sum(scales))
         case "numeric % numeric" | "mod(numeric, numeric)":
             return _fixed(max(wholes) + max(scales), max(scales))
-        case "- numeric" | "+ numeric" | "abs(numeric)":
+        case "- numeric" | "+ numeric" | "abs(numeric)" | "@ numeric":
             return arguments[0].type
         case "ceil(numeric)" | "ceiling(numeric)" | "floor(numeric)" | "round(numeric)" | "trunc(numeric)":
             return _fixed(wholes[0] + 1, 0)
@@ -56,7 +56,7 @@ def _rounded(number: Expression, to: Expression) -> SqlType:
 
 def digits_of_aggregate(key: str, result: SqlType, arguments: Sequence[Expression]) -> SqlType:
     """Return the type of an aggregate's result, with its digits if they are known."""
-    if result.name != "numeric" or not arguments:
+    if result.name != "numeric" or not arguments or result.scale is not None:
         return result
     digits = digits_of(arguments[0].type)
     if digits is None:

@@ -5,6 +5,7 @@ from tailrace.sql.analysis.tree import Constant, Parameter
 from tailrace.sql.duckdb.arrays import loose_items
 from tailrace.sql.duckdb.json import JSON_AGGREGATES
 from tailrace.sql.duckdb.keys import has_key
+from tailrace.sql.duckdb.statistics import STATISTICS
 from tailrace.sql.duckdb.templates import AggregateCall, AggregateTemplate, is_loose
 
 _ORDERED = (
@@ -13,19 +14,14 @@ _ORDERED = (
 )  # fmt: skip
 
 
+def _count(call: AggregateCall) -> str:
+    if call.node.is_distinct and is_loose(call.node.arguments[0].type):
+        return call.of_keys("count", f"numeric_sort_key({call.arguments[0]})")
+    return call("count")
+
+
 def _window(name: str, cast: str = "{0}") -> AggregateTemplate:
     return lambda call: cast.format(call(name))
-
-
-def _extreme(name: str, loose_name: str) -> AggregateTemplate:
-    """Return a template for min and max of numerics, which compares loose ones by their sort key."""
-
-    def render(call: AggregateCall) -> str:
-        if not is_loose(call.node.type):
-            return call(name)
-        return call(loose_name, call.arguments[0], f"numeric_sort_key({call.arguments[0]})")
-
-    return render
 
 
 def _string_agg(call: AggregateCall) -> str:
@@ -56,9 +52,8 @@ AGGREGATES: dict[str, AggregateTemplate] = {
     **JSON_AGGREGATES,
     "array_agg(anynonarray)": _listed,
     "array_agg(anyarray)": _listed,
+    **STATISTICS,
     **{f"{name}({kind})": _window(name) for name in ("min", "max") for kind in _ORDERED},
-    "min(numeric)": _extreme("min", "arg_min"),
-    "max(numeric)": _extreme("max", "arg_max"),
     "any_value(anyelement)": _window("any_value"),
     "bool_and(bool)": _window("bool_and"),
     "every(bool)": _window("bool_and"),
@@ -80,13 +75,6 @@ AGGREGATES: dict[str, AggregateTemplate] = {
     "last_value(anyelement)": _window("last_value"),
     "nth_value(anyelement, int4)": _window("nth_value"),
     "count()": lambda call: call("count", "*"),
-    "count(any)": lambda call: call("count"),
-    "sum(int2)": lambda call: f"CAST({call('sum')} AS BIGINT)",
-    "sum(int4)": lambda call: f"CAST({call('sum')} AS BIGINT)",
-    "sum(int8)": lambda call: f"CAST({call('sum')} AS DECIMAL(38, 0))",
-    "sum(float8)": lambda call: call("sum"),
-    "avg(int2)": lambda call: f"numeric_div(CAST({call('sum')} AS VARCHAR), CAST({call('count')} AS VARCHAR))",
-    "avg(int4)": lambda call: f"numeric_div(CAST({call('sum')} AS VARCHAR), CAST({call('count')} AS VARCHAR))",
-    "avg(int8)": lambda call: f"numeric_div(CAST({call('sum')} AS VARCHAR), CAST({call('count')} AS VARCHAR))",
+    "count(any)": _count,
     "row_number()": lambda call: call("row_number"),
 }

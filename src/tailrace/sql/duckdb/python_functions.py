@@ -1,24 +1,16 @@
-"""Functions that DuckDB calls in Python, a vector of values at a time. Nulls never reach them: their result is null.
+"""Functions that DuckDB calls in Python, for what it can't express.
 
-They are for what DuckDB can't express. A query over many rows should meet them after it has grouped, or not at all.
+A query over many rows should meet them after it has grouped, or not at all.
 """
 
-from collections.abc import Callable, Sequence
-from decimal import ROUND_DOWN, Decimal
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import duckdb
-import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from tailrace.sql.duckdb import array_texts, byte_functions, characters, json_functions, numerics, text_functions
-
-
-class PythonFunction(NamedTuple):
-    name: str
-    call: Callable[..., object]
-    arguments: Sequence[str]
-    result: str
+from tailrace.sql.duckdb import array_texts, byte_functions, characters, json_functions, text_functions
+from tailrace.sql.duckdb.numeric_calls import NUMBER_FUNCTIONS
+from tailrace.sql.duckdb.vectorized import PythonFunction, vectorized
 
 
 def register(connection: duckdb.DuckDBPyConnection) -> None:
@@ -26,93 +18,19 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
     for function in PYTHON_FUNCTIONS:
         connection.create_function(
             function.name,
-            _vectorized(function),
+            vectorized(function),
             list(function.arguments),
             function.result,
             type=PythonUDFType.ARROW,
-            # Some have no answer for values that are not null.
+            # Nulls are passed over by `vectorized`; a result may be null though no argument is.
             null_handling=FunctionNullHandling.SPECIAL,
         )
-
-
-def _vectorized(function: PythonFunction) -> Callable[..., pa.Array]:
-    call = function.call
-    kind = _ARROW[function.result]
-
-    def run(*columns: Any) -> pa.Array:
-        values = [column.to_pylist() for column in columns]
-        return pa.array([None if None in row else call(*row) for row in zip(*values, strict=True)], kind)
-
-    # DuckDB counts the parameters of the function that it is given.
-    match len(function.arguments):
-        case 1:
-            return lambda a: run(a)
-        case 2:
-            return lambda a, b: run(a, b)
-        case 3:
-            return lambda a, b, c: run(a, b, c)
-    return lambda a, b, c, d: run(a, b, c, d)
-
-
-_ARROW = {
-    "VARCHAR": pa.string(),
-    "BOOLEAN": pa.bool_(),
-    "INTEGER": pa.int32(),
-    "BIGINT": pa.int64(),
-    "DOUBLE": pa.float64(),
-    "BLOB": pa.binary(),
-    "VARCHAR[]": pa.list_(pa.string()),
-    "TIMESTAMP": pa.timestamp("us"),
-    "STRUCT(c1 VARCHAR, c2 VARCHAR)[]": pa.list_(pa.struct([("c1", pa.string()), ("c2", pa.string())])),
-}
-
-
-def _binary(operate: Callable[[Decimal, Decimal], Decimal]) -> Callable[[str, str], str]:
-    return lambda a, b: format(operate(Decimal(a), Decimal(b)), "f")
-
-
-def _compare(test: Callable[[Decimal, Decimal], bool]) -> Callable[[str, str], bool]:
-    return lambda a, b: test(Decimal(a), Decimal(b))
-
-
-def numeric_sort_key(text: str) -> bytes:
-    """Return bytes that are ordered as the numbers are, and equal where they are equal."""
-    value = Decimal(text)
-    if not value:
-        return b"\x01"
-    exponent = value.adjusted() + 100_000
-    digits = "".join(map(str, abs(value).normalize().as_tuple().digits)).encode()
-    if value > 0:
-        return b"\x02" + exponent.to_bytes(4, "big") + digits
-    return b"\x00" + (0xFFFF_FFFF - exponent).to_bytes(4, "big") + bytes(0x69 - digit for digit in digits) + b"\xff"
 
 
 _TWO = ("VARCHAR", "VARCHAR")
 
 PYTHON_FUNCTIONS: Sequence[PythonFunction] = (
-    PythonFunction("numeric_add", _binary(numerics.add), _TWO, "VARCHAR"),
-    PythonFunction("numeric_sub", _binary(numerics.subtract), _TWO, "VARCHAR"),
-    PythonFunction("numeric_mul", _binary(numerics.multiply), _TWO, "VARCHAR"),
-    PythonFunction("numeric_div", _binary(numerics.divide), _TWO, "VARCHAR"),
-    PythonFunction("numeric_mod", _binary(numerics.remainder), _TWO, "VARCHAR"),
-    PythonFunction("numeric_eq", _compare(lambda a, b: a == b), _TWO, "BOOLEAN"),
-    PythonFunction("numeric_ne", _compare(lambda a, b: a != b), _TWO, "BOOLEAN"),
-    PythonFunction("numeric_lt", _compare(lambda a, b: a < b), _TWO, "BOOLEAN"),
-    PythonFunction("numeric_le", _compare(lambda a, b: a <= b), _TWO, "BOOLEAN"),
-    PythonFunction("numeric_gt", _compare(lambda a, b: a > b), _TWO, "BOOLEAN"),
-    PythonFunction("numeric_ge", _compare(lambda a, b: a >= b), _TWO, "BOOLEAN"),
-    PythonFunction("numeric_neg", lambda a: format(-Decimal(a), "f"), ("VARCHAR",), "VARCHAR"),
-    PythonFunction("numeric_abs", lambda a: format(abs(Decimal(a)), "f"), ("VARCHAR",), "VARCHAR"),
-    PythonFunction(
-        "numeric_round", lambda a, n: format(numerics.rounded(Decimal(a), n), "f"), ("VARCHAR", "INTEGER"), "VARCHAR"
-    ),
-    PythonFunction(
-        "numeric_trunc",
-        lambda a, n: format(numerics.rounded(Decimal(a), n, ROUND_DOWN), "f"),
-        ("VARCHAR", "INTEGER"),
-        "VARCHAR",
-    ),
-    PythonFunction("numeric_sort_key", numeric_sort_key, ("VARCHAR",), "BLOB"),
+    *NUMBER_FUNCTIONS,
     PythonFunction("upper_other", characters.upper, ("VARCHAR",), "VARCHAR"),
     PythonFunction("lower_other", characters.lower, ("VARCHAR",), "VARCHAR"),
     PythonFunction("casefold_other", characters.casefold, ("VARCHAR",), "VARCHAR"),

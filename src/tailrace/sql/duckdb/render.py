@@ -63,6 +63,7 @@ from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.duckdb.functions import AGGREGATES, FUNCTIONS, ROW_FUNCTIONS, cast_template
 from tailrace.sql.duckdb.json_paths import JsonPath, RecordJson
 from tailrace.sql.duckdb.keys import has_key, key_of
+from tailrace.sql.duckdb.repeated_arguments import written
 from tailrace.sql.duckdb.templates import AggregateCall, is_loose
 
 _TYPES = {
@@ -363,7 +364,7 @@ class DuckDbRenderer:
         if found is None:
             raise UnsupportedError(f"{_shown(node)} is not supported", node.location)
         arguments = [self.expression(one) for one in node.arguments]
-        return found(arguments, node) if callable(found) else found.format(*arguments)
+        return written(lambda texts: found(texts, node) if callable(found) else found.format(*texts), arguments)
 
     def _logical(self, node: Logical) -> str:
         if node.operator == "not":
@@ -398,7 +399,8 @@ class DuckDbRenderer:
         keys = [self._sorted(self.expression(key.expression), key) for key in node.order]
         within = [self._sorted(self.expression(key.expression), key) for key in node.within_group]
         condition = self.expression(node.condition) if node.condition is not None else None
-        return found(AggregateCall(node, arguments, keys, within, condition, over))
+        sorted_values = [self.expression(key.expression) for key in node.within_group]
+        return found(AggregateCall(node, arguments, keys, within, condition, over, sorted_values))
 
     def _window(self, node: WindowCall) -> str:
         parts = []
@@ -451,7 +453,10 @@ class DuckDbRenderer:
 
     def _cast_text(self, text: str, source: SqlType, target: SqlType, *, is_explicit: bool = False) -> str:
         if source == target or (
-            source.name == target.name and duckdb_type(source) == duckdb_type(target) and target.length is None
+            source.name == target.name
+            and duckdb_type(source) == duckdb_type(target)
+            and target.length is None
+            and not (is_loose(target) and target.precision is not None)
         ):
             return text
         if source.is_array and target.is_array:
@@ -463,8 +468,12 @@ class DuckDbRenderer:
         template = cast_template(source, target, is_loose(source), is_loose(target))
         if template is None:
             raise UnsupportedError(f"a cast from {source} to {target} is not supported")
-        general = template.format(
-            text, type=duckdb_type(target), length=target.length, scale=target.scale, precision=target.precision
+        kind = duckdb_type(target)
+        general = written(
+            lambda texts: template.format(
+                *texts, type=kind, length=target.length, scale=target.scale, precision=target.precision
+            ),
+            [text],
         )
         return text.cast_to(target, general) if isinstance(text, JsonPath) else general
 
@@ -486,7 +495,7 @@ class DuckDbRenderer:
             case int():
                 return f"({value})::{kind}" if value < 0 else f"{value}::{kind}"
             case Decimal():
-                return f"'{value:f}'::{kind}"
+                return f"'{value:f}'" if kind == "VARCHAR" else f"'{value:f}'::{kind}"
             case str():
                 return f"{literal(value)}::{kind}" if kind != "VARCHAR" else literal(value)
             case bytes():

@@ -6,7 +6,7 @@ import duckdb
 
 from tailrace.sql.duckdb.python_functions import register
 
-_MACROS = ("logic", "numbers", "texts", "output_texts", "binary_strings", "times", "json", "arrays")
+_MACROS = ("logic", "numbers", "number_casts", "texts", "output_texts", "binary_strings", "times", "json", "arrays")
 
 
 def prepare(connection: duckdb.DuckDBPyConnection) -> None:

@@ -62,19 +62,37 @@ class AggregateCall:
         within: Sequence[str],
         condition: str | None,
         over: str,
+        sorted_values: Sequence[str] = (),
     ) -> None:
         self.node = node
         self.arguments = arguments
         self.within = within
+        self.sorted_values = sorted_values
+        """What `within` sorts by."""
         self._order = order
         self._condition = condition
         self._over = over
 
     def __call__(self, name: str, *arguments: str, ordered: bool = False) -> str:
-        given = ", ".join(arguments or self.arguments)
         if self.node.is_distinct and any(is_loose(one.type) for one in self.node.arguments):
             raise UnsupportedError("DISTINCT of numerics without a fixed scale is not supported", self.node.location)
-        distinct = "DISTINCT " if self.node.is_distinct else ""
+        return self._written(name, arguments, is_distinct=self.node.is_distinct, ordered=ordered)
+
+    def of_keys(self, name: str, *keys: str) -> str:
+        """Return a call with keys of the arguments, which are distinct where the values are."""
+        return self._written(name, keys, is_distinct=self.node.is_distinct)
+
+    def of_all(self, name: str, *arguments: str) -> str:
+        """Return a call without DISTINCT."""
+        return self._written(name, arguments, is_distinct=False)
+
+    def of_sorted(self, name: str) -> str:
+        """Return a call with the values of WITHIN GROUP, in its order."""
+        return self._written(name, [f"{self.sorted_values[0]} ORDER BY {self.within[0]}"], is_distinct=False)
+
+    def _written(self, name: str, arguments: Sequence[str], *, is_distinct: bool, ordered: bool = False) -> str:
+        given = ", ".join(arguments or self.arguments)
+        distinct = "DISTINCT " if is_distinct else ""
         order = f" ORDER BY {', '.join(self._order)}" if ordered and self._order else ""
         condition = f" FILTER (WHERE {self._condition})" if self._condition is not None else ""
         return f"{name}({distinct}{given}{order}){condition}{self._over}"

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from tailrace.sql.analysis.types import SqlType
@@ -27,6 +28,8 @@ def _converter(sql_type: SqlType) -> Callable[[Any], Any] | None:
     match sql_type.name:
         case "numeric":
             return Decimal
+        case "float4":
+            return _shortest
         case "timestamptz":
             return _in_utc
         case "json" | "jsonb":
@@ -34,6 +37,11 @@ def _converter(sql_type: SqlType) -> Callable[[Any], Any] | None:
         case "interval":
             return interval_text
     return None
+
+
+def _shortest(value: float) -> float:
+    """Return the double that is written with as few digits as distinguish the float4."""
+    return float(str(np.float32(value)))
 
 
 def _in_utc(value: datetime) -> datetime:

@@ -1,0 +1,46 @@
+"""How DuckDB calls functions of Python: a vector of values at a time. Nulls never reach them: their result is null."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+
+class PythonFunction(NamedTuple):
+    name: str
+    call: Callable[..., object]
+    arguments: Sequence[str]
+    result: str
+
+
+def vectorized(function: PythonFunction) -> Callable[..., pa.Array]:
+    """Return a function of Arrow's columns."""
+    call = function.call
+    kind = _ARROW[function.result]
+
+    def run(*columns: Any) -> pa.Array:
+        values = [column.to_pylist() for column in columns]
+        return pa.array([None if None in row else call(*row) for row in zip(*values, strict=True)], kind)
+
+    # DuckDB counts the parameters of the function that it is given.
+    match len(function.arguments):
+        case 1:
+            return lambda a: run(a)
+        case 2:
+            return lambda a, b: run(a, b)
+        case 3:
+            return lambda a, b, c: run(a, b, c)
+    return lambda a, b, c, d: run(a, b, c, d)
+
+
+_ARROW = {
+    "VARCHAR": pa.string(),
+    "BOOLEAN": pa.bool_(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(),
+    "BLOB": pa.binary(),
+    "VARCHAR[]": pa.list_(pa.string()),
+    "STRUCT(c1 VARCHAR, c2 VARCHAR)[]": pa.list_(pa.struct([("c1", pa.string()), ("c2", pa.string())])),
+    "TIMESTAMP": pa.timestamp("us"),
+}
