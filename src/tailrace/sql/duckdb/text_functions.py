@@ -167,33 +167,33 @@ def name_of_text(text: str) -> str:
 
 def like_with_escapes(text: str, pattern: str) -> bool:
     """Return whether a text is LIKE a pattern in which a backslash makes the next character plain."""
-    return bool(_like(text, pattern, "\\", "%", "_"))
+    return _like(text, pattern)
 
 
 def bytes_like(text: bytes, pattern: bytes) -> bool:
-    return bool(_like(text.decode("latin-1"), pattern.decode("latin-1"), "\\", "%", "_"))
+    return _like(text.decode("latin-1"), pattern.decode("latin-1"))
 
 
-def _like(text: str, pattern: str, escape: str, many: str, one: str) -> bool:
+def _like(text: str, pattern: str) -> bool:
     """Match as PostgreSQL does, which finds an escape at the end of the pattern only if it comes as far."""
     at = place = 0
     star = -1
     mark = 0
     while True:
         kind = pattern[place] if place < len(pattern) else None
-        if kind == many:
+        if kind == "%":
             star, mark = place, at
             place += 1
-            _checked_after(pattern, place, escape, many, one)
+            _check_after(pattern, place, len(text) - at)
             continue
         if at < len(text) and kind is not None:
-            if kind == escape:
+            if kind == "\\":
                 if place + 1 >= len(pattern):
                     raise TextError("[22025] LIKE pattern must not end with escape character")
                 if pattern[place + 1] == text[at]:
                     at, place = at + 1, place + 2
                     continue
-            elif kind in (one, text[at]):
+            elif kind in ("_", text[at]):
                 at, place = at + 1, place + 1
                 continue
         elif at >= len(text) and kind is None:
@@ -204,10 +204,16 @@ def _like(text: str, pattern: str, escape: str, many: str, one: str) -> bool:
         at, place = mark, star + 1
 
 
-def _checked_after(pattern: str, place: int, escape: str, many: str, one: str) -> None:
-    while place < len(pattern) and pattern[place] in (many, one):
+def _check_after(pattern: str, place: int, left: int) -> None:
+    """Fail if an escape at the end follows a `%`. PostgreSQL looks for what follows only if there is text left."""
+    if not left:
+        return
+    while place < len(pattern) and pattern[place] in "%_":
+        left -= pattern[place] == "_"
+        if left < 0:
+            return
         place += 1
-    if pattern[place:] == escape:
+    if pattern[place:] == "\\":
         raise TextError("[22025] LIKE pattern must not end with escape character")
 
 

@@ -1,6 +1,7 @@
 """How DuckDB calls functions of Python: a vector of values at a time. Nulls never reach them: their result is null."""
 
 from collections.abc import Callable, Sequence
+from inspect import Parameter, Signature
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -23,14 +24,10 @@ def vectorized(function: PythonFunction) -> Callable[..., pa.Array]:
         return pa.array([None if None in row else call(*row) for row in zip(*values, strict=True)], kind)
 
     # DuckDB counts the parameters of the function that it is given.
-    match len(function.arguments):
-        case 1:
-            return lambda a: run(a)
-        case 2:
-            return lambda a, b: run(a, b)
-        case 3:
-            return lambda a, b, c: run(a, b, c)
-    return lambda a, b, c, d: run(a, b, c, d)
+    run.__signature__ = Signature(  # type: ignore[attr-defined]
+        [Parameter(f"argument_{at}", Parameter.POSITIONAL_ONLY) for at in range(len(function.arguments))]
+    )
+    return run
 
 
 _ARROW = {
@@ -41,6 +38,7 @@ _ARROW = {
     "DOUBLE": pa.float64(),
     "BLOB": pa.binary(),
     "VARCHAR[]": pa.list_(pa.string()),
+    "VARCHAR[][]": pa.list_(pa.list_(pa.string())),
     "STRUCT(c1 VARCHAR, c2 VARCHAR)[]": pa.list_(pa.struct([("c1", pa.string()), ("c2", pa.string())])),
     "TIMESTAMP": pa.timestamp("us"),
 }
