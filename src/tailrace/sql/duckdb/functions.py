@@ -12,7 +12,16 @@ from tailrace.sql.duckdb.templates import RowFunction, Template
 from tailrace.sql.duckdb.texts import TEXT_ROWS, TEXTS
 from tailrace.sql.duckdb.times import TIME_ROWS, TIMES
 
-FUNCTIONS: dict[str, Template] = {**COMPARISONS, **NUMBERS, **TEXTS, **BINARY_STRINGS, **PATTERN_MATCHING, **TIMES, **JSON, **ARRAYS}
+FUNCTIONS: dict[str, Template] = {
+    **COMPARISONS,
+    **NUMBERS,
+    **TEXTS,
+    **BINARY_STRINGS,
+    **PATTERN_MATCHING,
+    **TIMES,
+    **JSON,
+    **ARRAYS,
+}
 ROW_FUNCTIONS: dict[str, RowFunction] = {**ARRAY_ROWS, **JSON_ROWS, **TIME_ROWS, **TEXT_ROWS, **PATTERN_ROWS}
 
 __all__ = ["AGGREGATES", "FUNCTIONS", "ROW_FUNCTIONS", "cast_template"]

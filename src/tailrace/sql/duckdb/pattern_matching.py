@@ -177,7 +177,14 @@ PATTERN_MATCHING: dict[str, Template] = {
     },
     **{
         f"regexp_instr(text, text{more})": _calls("regexp_place", "1", "1", "0", _NO_FLAGS, "0", flags_at=5)
-        for more in ("", ", int4", ", int4, int4", ", int4, int4, int4", ", int4, int4, int4, text", ", int4, int4, int4, text, int4")
+        for more in (
+            "",
+            ", int4",
+            ", int4, int4",
+            ", int4, int4, int4",
+            ", int4, int4, int4, text",
+            ", int4, int4, int4, text, int4",
+        )
     },
     **{
         f"regexp_substr(text, text{more})": _calls("regexp_substring", "1", "1", _NO_FLAGS, "0", flags_at=4)

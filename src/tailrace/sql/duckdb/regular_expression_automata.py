@@ -221,4 +221,6 @@ def _holds(kind: str, before: int, after: int) -> bool:
         case "$":
             return after in (_KIND_END, _KIND_NEWLINE)
     was_word, is_word = before == _KIND_WORD, after == _KIND_WORD
-    return {"m": not was_word and is_word, "M": was_word and not is_word, "y": was_word != is_word, "Y": was_word == is_word}[kind]
+    return {"m": not was_word and is_word, "M": was_word and not is_word, "y": was_word != is_word, "Y": was_word == is_word}[
+        kind
+    ]

@@ -157,7 +157,9 @@ def similar_pattern(pattern: str, escape: str) -> str:
         if is_after:
             if one == '"' and depth < 1:
                 if quotes > 1:
-                    raise TextError("[2200C] SQL regular expression may not contain more than two escape-double-quote separators")
+                    raise TextError(
+                        "[2200C] SQL regular expression may not contain more than two escape-double-quote separators"
+                    )
                 out.append("){1,1}?(" if quotes == 0 else "){1,1}(?:")
                 quotes += 1
             else:
