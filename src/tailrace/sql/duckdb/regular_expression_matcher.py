@@ -1,7 +1,7 @@
 """Finds what a regular expression matches, by PostgreSQL's rules: first, then longest or shortest as a whole, then its parts.
 
-The parts are decided as PostgreSQL's engine does: the whole has a preference (that of its first quantifier, or the longest if it
-has alternatives), and within a match each part takes as much or as little as it prefers, the first part first.
+The parts are decided as PostgreSQL's engine does: the whole has a preference (that of its first quantifier, or the longest if
+it has alternatives), and within a match each part takes as much or as little as it prefers, the first part first.
 """
 
 from collections.abc import Iterator, Sequence
