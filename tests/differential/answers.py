@@ -202,7 +202,9 @@ def comparable(value: Any) -> Any:
                 value = value.astimezone(UTC).replace(tzinfo=None)
             text = value.isoformat(" ")
             return text.rstrip("0") if value.microsecond else text
-        case date() | time() | UUID():
+        case time():
+            return value.isoformat().rstrip("0") if value.microsecond else value.isoformat()
+        case date() | UUID():
             return str(value)
         case memoryview() | bytearray():
             return bytes(value)

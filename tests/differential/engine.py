@@ -73,7 +73,10 @@ class DuckDbEngine:
         columns = [AnswerColumn(name, _type_name(one)) for name, one in zip(query.names, query.types, strict=True)]
         if not columns:
             return Answer(columns, [[]] * len(table))
-        values = [python_values(column, one) for column, one in zip(table.columns, query.types, strict=True)]
+        try:
+            values = [python_values(column, one) for column, one in zip(table.columns, query.types, strict=True)]
+        except AnalysisError as error:
+            return Failure(error.sqlstate, error.message)
         return Answer(columns, [[comparable(value) for value in row] for row in zip(*values, strict=True)])
 
 

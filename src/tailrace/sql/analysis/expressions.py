@@ -18,7 +18,9 @@ from tailrace.sql.analysis.errors import (
     AnalysisError,
     UnsupportedError,
 )
+from tailrace.sql.analysis.datetime_texts import CURRENT_WORDS
 from tailrace.sql.analysis.input_texts import read_text
+from tailrace.sql.analysis.interval_texts import FULL_RANGE, IntervalRange, read_interval
 from tailrace.sql.analysis.numeric_digits import digits_of_aggregate, digits_of_call
 from tailrace.sql.analysis.scope import Scope, ScopeRelation
 from tailrace.sql.analysis.tree import (
@@ -55,6 +57,7 @@ from tailrace.sql.analysis.types import (
     DATE,
     INT4,
     INT8,
+    INTERVAL,
     JSONB,
     NUMERIC,
     TEXT,
@@ -78,6 +81,17 @@ _JSON_OPERATORS = frozenset(("->", "->>", "#>", "#>>"))
 _ROW_FUNCTIONS = frozenset(("to_jsonb", "to_json", "row_to_json"))
 _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
 _MAX_NUMERIC_PRECISION = 1000
+_MOMENTS = ("timestamp", "timestamptz", "time")
+_MAX_TIME_DIGITS = 6
+_CURRENT_TIMES = frozenset(("now()", "transaction_timestamp()", "statement_timestamp()", "clock_timestamp()"))
+_ARGUMENT_NAMES = {
+    "make_date": ("year", "month", "day"),
+    "make_time": ("hour", "min", "sec"),
+    "make_timestamp": ("year", "month", "mday", "hour", "min", "sec"),
+    "make_timestamptz": ("year", "month", "mday", "hour", "min", "sec", "timezone"),
+    "make_interval": ("years", "months", "weeks", "days", "hours", "mins", "secs"),
+}
+"""The functions whose arguments can be given by name."""
 
 
 class ExpressionAnalyzer:
@@ -143,6 +157,9 @@ class ExpressionAnalyzer:
     def _constant(self, found: Constant, target: SqlType) -> Expression:
         if found.value is None:
             return Constant(target, None, location=found.location)
+        word = str(found.value).strip().lower()
+        if word in CURRENT_WORDS and target.name in ("date", "timestamp", "timestamptz"):
+            return self._current(word, target, found.location)
         try:
             value = read_text(str(found.value), target.plain if target.name == "numeric" else target)
         except AnalysisError as error:
@@ -152,6 +169,15 @@ class ExpressionAnalyzer:
         return (
             self.coerce(constant, target, "explicit") if target.name == "numeric" and target.precision is not None else constant
         )
+
+    def _current(self, word: str, target: SqlType, location: int) -> Expression:
+        """Return the value of `'now'`, `'today'` and the like."""
+        if word == "now":
+            return CurrentTime(target, location=location)
+        today: Expression = CurrentTime(DATE, location=location)
+        if word != "today":
+            today = self.operator("+" if word == "tomorrow" else "-", [today, Constant(INT4, 1)], location)
+        return self.coerce(today, target)
 
     def common(self, found: Sequence[Expression], what: str, location: int = -1) -> tuple[SqlType, list[Expression]]:
         """Return the common type of expressions, and the expressions as ones of it."""
@@ -418,6 +444,8 @@ class ExpressionAnalyzer:
     def _cast(self, fields: Node, scope: Scope) -> Expression:
         location = _location(fields)
         target = self.type_of(fields["typeName"])
+        if target.name in (*_MOMENTS, "interval") and target != target.plain:
+            return self._cast_to_precision(self.analyze(fields["arg"], scope), target, location)
         if "A_ArrayExpr" in fields["arg"] and target.is_array:
             array = fields["arg"]["A_ArrayExpr"]
             items = [self.coerce(self.analyze(node, scope), target.element, "explicit") for node in array.get("elements", ())]
@@ -437,6 +465,21 @@ class ExpressionAnalyzer:
             cut = str(argument.value)[: target.length]
             return Constant(target, cut.ljust(target.length) if target.name == "bpchar" else cut, location=argument.location)
         return self.coerce(argument, target, "explicit")
+
+    def _cast_to_precision(self, argument: Expression, target: SqlType, location: int) -> Expression:
+        """Return a value of fewer digits or units, such as `timestamp(0)` or `interval day`, by the function that rounds it."""
+        if target.name == "interval":
+            units = IntervalRange(target.length or FULL_RANGE, target.precision)
+            if isinstance(argument, Constant) and argument.type == UNKNOWN and argument.value is not None:
+                return Constant(INTERVAL, read_interval(str(argument.value), units), location=location)
+            modifier = (units.units << 16) | (0xFFFF if units.digits is None else units.digits)
+        else:
+            modifier = target.precision or 0
+        value = self.coerce(argument, target.plain, "explicit", location)
+        found = self._catalog.find_function(target.name, [target.plain, INT4])
+        if found is None:
+            raise UnsupportedError(f"a precision of {target} is not supported", location)
+        return self._called(found, [value, Constant(INT4, modifier)], location)
 
     def type_of(self, fields: Node) -> SqlType:
         """Return the type that a statement names."""
@@ -469,8 +512,10 @@ class ExpressionAnalyzer:
             return SqlType("numeric", precision, scale)
         if name in ("varchar", "bpchar"):
             return SqlType(name, length=modifiers[0] if modifiers else (1 if name == "bpchar" else None))
-        if name in ("timestamp", "timestamptz", "time", "interval") and modifiers:
-            raise UnsupportedError(f"a precision of {SqlType(name)} is not supported; use date_trunc", location)
+        if name == "interval" and modifiers:
+            return SqlType(name, modifiers[1] if len(modifiers) > 1 else None, length=modifiers[0])
+        if name in _MOMENTS and modifiers:
+            return SqlType(name, min(modifiers[0] or 0, _MAX_TIME_DIGITS))
         return SqlType(name)
 
     # Functions
@@ -485,7 +530,7 @@ class ExpressionAnalyzer:
             raise UnsupportedError("VARIADIC is not supported", location)
         nodes = fields.get("args", ())
         if any("NamedArgExpr" in node for node in nodes):
-            raise UnsupportedError("arguments by name are not supported; write them in order", location)
+            nodes = _in_order(name, nodes, location)
         if name in _ROW_FUNCTIONS and len(nodes) == 1 and (row := _whole_row(nodes[0], scope)) is not None:
             return self._row_as_json(name, row, location)
         arguments = self.analyze_all(nodes, scope)
@@ -506,8 +551,12 @@ class ExpressionAnalyzer:
             ):
                 if fields.get(clause):
                     raise AnalysisError("42809", f"{text} specified, but {name} is not an aggregate function", location)
-            if found.signature.is_set:
-                raise UnsupportedError(f"{name} returns rows; call it in FROM", location)
+            if found.signature.key in _CURRENT_TIMES:
+                return CurrentTime(TIMESTAMPTZ, location=location)
+            if found.signature.key in ("age(timestamp)", "age(timestamptz)"):
+                # The age at midnight of today.
+                today = self.coerce(CurrentTime(DATE, location=location), SqlType(found.arguments[0]))
+                return self._called(self._find(name, [today, *arguments], fields, location), [today, *arguments], location)
             return self._called(found, arguments, location)
         if found.signature.kind == "w" and "over" not in fields:
             raise AnalysisError(WINDOWING_ERROR, f"window function {name} requires an OVER clause", location)
@@ -671,11 +720,15 @@ class ExpressionAnalyzer:
 
     def _value_function(self, fields: Node, scope: Scope) -> Expression:
         location = _location(fields)
-        target = _VALUE_FUNCTIONS.get(fields["op"])
+        target = _VALUE_FUNCTIONS.get(fields["op"].removesuffix("_N"))
         if target is None:
             name = fields["op"].removeprefix("SVFOP_").lower()
             raise UnsupportedError(f"{name} is not supported", location)
-        return CurrentTime(target, location=location)
+        current = CurrentTime(target, location=location)
+        if fields["op"].endswith("_N"):
+            digits = SqlType(target.name, min(fields.get("typmod", 0), _MAX_TIME_DIGITS))
+            return self._cast_to_precision(current, digits, location)
+        return current
 
     def _subquery(self, fields: Node, scope: Scope) -> Expression:
         location = _location(fields)
@@ -807,6 +860,26 @@ def _with_digits(found: Expression, target: SqlType) -> Expression:
 
 def _shown_operator(name: str, types: Sequence[SqlType]) -> str:
     return f"{types[0]} {name} {types[1]}" if len(types) == 2 else f"{name} {types[0]}"
+
+
+def _in_order(name: str, nodes: Sequence[Node], location: int) -> list[Node]:
+    """Return arguments by name in their order, with zero for those before the last that are not given."""
+    names = _ARGUMENT_NAMES.get(name)
+    if names is None:
+        raise UnsupportedError("arguments by name are not supported; write them in order", location)
+    given: dict[int, Node] = {}
+    for at, node in enumerate(nodes):
+        named = node.get("NamedArgExpr")
+        if named is not None and named["name"] not in names:
+            raise AnalysisError(UNDEFINED_FUNCTION, f"function {name} has no argument {named['name']}", location)
+        place = at if named is None else names.index(named["name"])
+        if place in given:
+            raise AnalysisError(UNDEFINED_FUNCTION, f"function {name} has an argument twice", location)
+        given[place] = node if named is None else named["arg"]
+    if name != "make_interval" and len(given) != max(given) + 1:
+        raise AnalysisError(UNDEFINED_FUNCTION, f"function {name} lacks an argument", location)
+    zero: Node = {"A_Const": {"ival": {"ival": 0}}}
+    return [given.get(at, zero) for at in range(max(given) + 1)]
 
 
 def _location(fields: Node) -> int:

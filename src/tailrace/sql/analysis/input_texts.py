@@ -3,19 +3,17 @@
 import re
 import struct
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time, timedelta
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
-from typing import NamedTuple
 from uuid import UUID
 
+from tailrace.sql.analysis.datetime_texts import read_date, read_time, read_timestamp, read_timestamptz
 from tailrace.sql.analysis.errors import (
-    DATETIME_OVERFLOW,
-    INVALID_DATETIME,
     INVALID_TEXT,
     OUT_OF_RANGE,
     AnalysisError,
     UnsupportedError,
 )
+from tailrace.sql.analysis.interval_texts import read_interval
 from tailrace.sql.analysis.json_documents import document_text, read_document
 from tailrace.sql.analysis.types import SqlType
 
@@ -29,38 +27,6 @@ _MAX_SCALE = 16_383
 _WIDE = Context(prec=400_000, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
 _BITS = {"int2": 16, "int4": 32, "int8": 64}
 _WORDS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False, "1": True, "0": False}
-_TIMESTAMP = re.compile(
-    r"(\d{4,6})-(\d{1,2})-(\d{1,2})"
-    r"(?:[ T](\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?\s*(Z|z|UTC|utc|[+-]\d{1,2}(?::?\d{2})?)?)?"
-)
-_TIME = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?")
-_INTERVAL_PART = re.compile(r"([+-]?)\s*(\d*\.?\d+)\s*([a-zA-Z]+)|([+-]?)(\d+):(\d{1,2})(?::(\d{1,2})(\.\d+)?)?|(\d+)-(\d+)")
-_SECOND = 1_000_000
-_UNITS = {
-    name: size
-    for names, size in (
-        ("microsecond microseconds us usec usecs", (0, 0, 1)),
-        ("millisecond milliseconds ms msec msecs", (0, 0, 1_000)),
-        ("second seconds sec secs s", (0, 0, _SECOND)),
-        ("minute minutes min mins m", (0, 0, 60 * _SECOND)),
-        ("hour hours hr hrs h", (0, 0, 3_600 * _SECOND)),
-        ("day days d", (0, 1, 0)),
-        ("week weeks w", (0, 7, 0)),
-        ("month months mon mons", (1, 0, 0)),
-        ("year years yr yrs y", (12, 0, 0)),
-        ("decade decades dec decs", (120, 0, 0)),
-        ("century centuries cent c", (1_200, 0, 0)),
-    )
-    for name in names.split()
-}
-"""The months, days and microseconds of each unit."""
-
-
-class Interval(NamedTuple):
-    months: int = 0
-    days: int = 0
-    microseconds: int = 0
-
 
 def read_text(text: str, wanted: SqlType) -> object:
     """Return the value of a text as a constant of this type. Raises `AnalysisError` as PostgreSQL does."""
@@ -187,119 +153,6 @@ def _bytes(text: str, wanted: SqlType) -> bytes:
 INVALID_PARAMETER_TEXT = "22023"
 
 
-def _moment(text: str, wanted: SqlType) -> tuple[datetime, timedelta | None]:
-    word = text.strip(_SPACES)
-    if word.lower() in ("infinity", "-infinity", "now", "today", "tomorrow", "yesterday", "epoch"):
-        if word.lower() == "epoch":
-            return datetime(1970, 1, 1), timedelta()  # noqa: DTZ001
-        raise UnsupportedError(f'the {wanted} "{word}" is not supported; write a date, or use now()')
-    found = _TIMESTAMP.fullmatch(word)
-    if found is None:
-        if re.search(r"\d", word) and re.search(r"[-/: ]", word):
-            raise UnsupportedError(
-                f'the {wanted} "{text}" is not supported in this form; write it as 2026-01-31 13:45:00.5+02:00'
-            )
-        raise _invalid(text, wanted, INVALID_DATETIME)
-    year, month, day, hour, minute, second, fraction, zone = found.groups()
-    offset = None if zone is None else _offset(zone)
-    extra = timedelta()
-    microsecond = 0
-    if fraction is not None:
-        microsecond = int(Decimal(f"0.{fraction}").quantize(Decimal("0.000001")) * 1_000_000)
-    if microsecond == 1_000_000:
-        microsecond, extra = 0, timedelta(seconds=1)
-    if (hour, int(minute or 0), int(second or 0)) == ("24", 0, 0):
-        hour, extra = "0", extra + timedelta(days=1)
-    if second == "60":
-        second, extra = "0", extra + timedelta(minutes=1)
-    try:
-        moment = datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), microsecond)  # noqa: DTZ001
-        return moment + extra, offset
-    except (ValueError, OverflowError):
-        raise AnalysisError(DATETIME_OVERFLOW, f'date/time field value out of range: "{text}"') from None
-
-
-def _offset(zone: str) -> timedelta:
-    if zone.lower() in ("z", "utc"):
-        return timedelta()
-    digits = zone[1:].replace(":", "")
-    hours, minutes = (int(digits), 0) if len(digits) <= 2 else (int(digits[:-2]), int(digits[-2:]))
-    size = timedelta(hours=hours, minutes=minutes)
-    return -size if zone.startswith("-") else size
-
-
-def _date(text: str, wanted: SqlType) -> date:
-    return _moment(text, wanted)[0].date()
-
-
-def _timestamp(text: str, wanted: SqlType) -> datetime:
-    return _moment(text, wanted)[0]
-
-
-def _timestamptz(text: str, wanted: SqlType) -> datetime:
-    moment, offset = _moment(text, wanted)
-    return (moment - (offset or timedelta())).replace(tzinfo=UTC)
-
-
-def _time(text: str, wanted: SqlType) -> time:
-    found = _TIME.fullmatch(text.strip(_SPACES))
-    if found is None:
-        raise _invalid(text, wanted, INVALID_DATETIME)
-    hour, minute, second, fraction = found.groups()
-    try:
-        return time(int(hour), int(minute), int(second or 0), int((fraction or "0").ljust(6, "0")[:6]))
-    except ValueError:
-        raise AnalysisError(DATETIME_OVERFLOW, f'date/time field value out of range: "{text}"') from None
-
-
-def _interval(text: str, wanted: SqlType) -> Interval:
-    word = text.strip(_SPACES)
-    ago = word.lower().endswith(" ago")
-    rest = word[:-4] if ago else word
-    months = days = 0
-    micros = Decimal(0)
-    at = 0
-    while at < len(rest):
-        if rest[at] in _SPACES:
-            at += 1
-            continue
-        found = _INTERVAL_PART.match(rest, at)
-        if found is None:
-            raise UnsupportedError(f'the interval "{text}" is not supported in this form; write it as 1 day 02:03:04')
-        sign, amount, unit, clock_sign, hours, minutes, seconds, fraction, _, month_count = found.groups()
-        if month_count is not None:
-            raise UnsupportedError(f'the interval "{text}" is not supported in this form; write it as 1 year 2 months')
-        if unit is not None:
-            if unit.lower() not in _UNITS:
-                raise _invalid(text, wanted, INVALID_DATETIME)
-            m, d, u = _UNITS[unit.lower()]
-            number = Decimal(amount) * (-1 if sign == "-" else 1)
-            whole = int(number)
-            part = number - whole
-            months += whole * m
-            days += whole * d
-            micros += whole * u + part * u
-            if part and m:
-                more = part * m
-                months += int(more)
-                part_days = (more - int(more)) * 30
-                days += int(part_days)
-                micros += (part_days - int(part_days)) * 86_400_000_000
-            if part and d:
-                more = part * d
-                days += int(more)
-                micros += (more - int(more)) * 86_400_000_000
-        else:
-            size = int(hours) * 3_600_000_000 + int(minutes) * 60_000_000 + int(seconds or 0) * 1_000_000
-            size += int(Decimal(fraction or "0") * 1_000_000)
-            micros += -size if clock_sign == "-" else size
-        at = found.end()
-    if not rest.strip(_SPACES):
-        raise _invalid(text, wanted, INVALID_DATETIME)
-    factor = -1 if ago else 1
-    return Interval(months * factor, days * factor, int(micros.to_integral_value()) * factor)
-
-
 def _uuid(text: str, wanted: SqlType) -> UUID:
     word = text.strip("{}").replace("-", "")
     if not re.fullmatch(r"[0-9a-fA-F]{32}", word):
@@ -381,11 +234,11 @@ _READERS: dict[str, Callable[[str, SqlType], object]] = {
     "bpchar": _text,
     "name": _text,
     "bytea": _bytes,
-    "date": _date,
-    "time": _time,
-    "timestamp": _timestamp,
-    "timestamptz": _timestamptz,
-    "interval": _interval,
+    "date": lambda text, wanted: read_date(text),
+    "time": lambda text, wanted: read_time(text),
+    "timestamp": lambda text, wanted: read_timestamp(text),
+    "timestamptz": lambda text, wanted: read_timestamptz(text),
+    "interval": lambda text, wanted: read_interval(text),
     "uuid": _uuid,
     "json": _json,
     "jsonb": _json,

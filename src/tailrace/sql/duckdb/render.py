@@ -17,7 +17,8 @@ from decimal import Decimal
 from uuid import UUID
 
 from tailrace.sql.analysis.errors import UnsupportedError
-from tailrace.sql.analysis.input_texts import Interval, read_text
+from tailrace.sql.analysis.input_texts import read_text
+from tailrace.sql.analysis.interval_texts import Interval
 from tailrace.sql.analysis.queries import same_expression
 from tailrace.sql.analysis.tree import (
     Aggregate,

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.types import SqlType
 
 _MICROSECONDS_PER_SECOND = 1_000_000
@@ -17,7 +18,10 @@ _MICROSECONDS_PER_SECOND = 1_000_000
 def python_values(column: pa.Array | pa.ChunkedArray, sql_type: SqlType) -> list[Any]:
     """Return the values of a column of a result."""
     convert = _converter(sql_type)
-    values: list[Any] = column.to_pylist()
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):
+        raise UnsupportedError(f"the result has a {sql_type} outside of the years 1 to 9999") from None
     return values if convert is None else [None if value is None else convert(value) for value in values]
 
 
@@ -52,15 +56,16 @@ def interval_text(value: Any) -> str:
     """Return an interval as PostgreSQL prints it. It is a tuple of months, days and nanoseconds."""
     months, days, nanoseconds = value
     years, months = int(months / 12), months - 12 * int(months / 12)
-    parts = [
-        f"{amount} {unit}" if amount in (1,) else f"{amount} {unit}s"
-        for amount, unit in ((years, "year"), (months, "mon"), (days, "day"))
-        if amount
-    ]
+    parts: list[str] = []
+    sign = ""
+    for amount, unit in ((years, "year"), (months, "mon"), (days, "day")):
+        if amount:
+            # A part after a negative one has its sign written.
+            parts.append(f"{sign if amount > 0 else ''}{amount} {unit}{'' if amount == 1 else 's'}")
+            sign = "+" if amount < 0 else ""
     micros = nanoseconds // 1_000
     if micros or not parts:
-        sign = "-" if micros < 0 else "+" if any(part.startswith("-") for part in parts) else ""
         seconds, fraction = divmod(abs(micros), _MICROSECONDS_PER_SECOND)
-        clock = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        clock = f"{'-' if micros < 0 else sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
         parts.append(f"{clock}.{fraction:06}".rstrip("0") if fraction else clock)
     return " ".join(parts)
