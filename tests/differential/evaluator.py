@@ -15,7 +15,7 @@ import pgparse
 
 from tailrace.sql.analysis.errors import AnalysisError
 from tailrace.sql.analysis.expressions import ExpressionAnalyzer
-from tailrace.sql.analysis.input_texts import Interval
+from tailrace.sql.analysis.interval_texts import Interval
 from tailrace.sql.analysis.queries import QueryAnalyzer, RelationColumn
 from tailrace.sql.analysis.scope import Scope, ScopeColumn, ScopeRelation
 from tailrace.sql.analysis.tree import ColumnReference

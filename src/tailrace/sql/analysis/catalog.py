@@ -161,7 +161,7 @@ class PostgresCatalog:
         best = _best(
             best,
             lambda one: sum(
-                a == g or (self.is_preferred(a) and (g == "unknown" or self.category(a) == self.category(g)))
+                a == g or (self.is_preferred(a) and self.category(a) == self.category(g))
                 for a, g in zip(one.signature.arguments, given, strict=True)
             ),
         )

@@ -32,9 +32,10 @@ MONTHS = {
 }  # fmt: skip
 DAYS_OF_WEEK = frozenset(
     (
-        "mon monday tue tues tuesday wed weds wednesday thu thur thurs thursday fri friday sat saturday sun sunday"
-    ).split()
-)
+        "mon", "monday", "tue", "tues", "tuesday", "wed", "weds", "wednesday", "thu", "thur", "thurs", "thursday", "fri",
+        "friday", "sat", "saturday", "sun", "sunday",
+    )
+)  # fmt: skip
 _UNITS = {
     "microsecond": "microsecon us usec usecond useconds usecs",
     "millisecond": "millisecon ms msec mseconds msecs",
@@ -54,6 +55,10 @@ _UNITS = {
     "timezone_minute": "timezone_m",
 }
 UNITS = {word: unit for unit, words in _UNITS.items() for word in words.split()}
+_OTHER_FIELDS = {
+    "dow": "dow", "isodow": "isodow", "doy": "doy", "isoyear": "isoyear", "epoch": "epoch",
+    "julian": "julian", "jd": "julian", "j": "julian", "mm": "minute",
+}  # fmt: skip
 _KEYWORDS = frozenset(
     (*MONTHS, *DAYS_OF_WEEK, "ad", "allballs", "am", "at", "bc", "d", "dow", "doy", "dst", "epoch", "h", "infinity", "isodow",
      "isoyear", "j", "jd", "julian", "m", "mm", "now", "on", "pm", "s", "t", "today", "tomorrow", "y", "yesterday")
@@ -68,6 +73,12 @@ class DatetimeField(NamedTuple):
 def unit_of(word: str) -> str | None:
     """Return the unit of time that a word names, in the singular."""
     return UNITS.get(word.lower()[:_MAX_WORD])
+
+
+def field_of(name: str) -> str | None:
+    """Return the field that `extract` and `date_trunc` name: a unit of time or one such as `dow`."""
+    word = name.lower()[:_MAX_WORD]
+    return UNITS.get(word) or _OTHER_FIELDS.get(word)
 
 
 def split_fields(text: str) -> list[DatetimeField] | None:

@@ -44,7 +44,7 @@ def read_time(text: str) -> time:
     found.read_time()
     if found.micros == 86_400_000_000:
         raise UnsupportedError("the time 24:00:00 is not supported")
-    return (datetime.min + timedelta(microseconds=found.micros)).time()
+    return (_EPOCH + timedelta(microseconds=found.micros)).time()
 
 
 def _read(text: str, wanted: SqlType) -> "_Reader":
@@ -115,7 +115,7 @@ class _Reader:
             if seen & self._seen:
                 raise self._invalid()
             self._seen |= seen
-        if is_time_next or not _DATE <= self._seen:
+        if is_time_next or not self._seen >= _DATE:
             raise self._invalid()
         self._apply_half_of_day()
         self._check()
@@ -201,7 +201,7 @@ class _Reader:
             self._is_bc = word == "bc"
             self._seen.add("era")
         elif word == "t":
-            if not _DATE <= seen or is_time_next:
+            if not seen >= _DATE or is_time_next:
                 raise self._invalid()
             return True
         elif word == "epoch":
@@ -273,7 +273,7 @@ class _Reader:
         for part in parts:
             if part.isdigit():
                 seen.add(self._number(part, seen))
-        if not _DATE <= seen:
+        if not seen >= _DATE:
             raise self._invalid()
         self._seen |= seen
 
@@ -318,7 +318,7 @@ class _Reader:
         digits, point, fraction = text.partition(".")
         if not digits.isdigit():
             raise self._invalid()
-        if not point and not _DATE <= seen and len(digits) >= 6:
+        if not point and not seen >= _DATE and len(digits) >= 6:
             self._parts |= {"year": int(digits[:-4]), "month": int(digits[-4:-2]), "day": int(digits[-2:])}
             self._is_short_year = len(digits) == 6
             self._seen |= _DATE

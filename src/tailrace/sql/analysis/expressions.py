@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.model.suggestions import did_you_mean
 from tailrace.sql.analysis.catalog import AmbiguousCallError, CastContext, Resolved, catalog, is_polymorphic
+from tailrace.sql.analysis.datetime_texts import CURRENT_WORDS
 from tailrace.sql.analysis.errors import (
     AMBIGUOUS_FUNCTION,
     CANNOT_COERCE,
@@ -18,7 +19,6 @@ from tailrace.sql.analysis.errors import (
     AnalysisError,
     UnsupportedError,
 )
-from tailrace.sql.analysis.datetime_texts import CURRENT_WORDS
 from tailrace.sql.analysis.input_texts import read_text
 from tailrace.sql.analysis.interval_texts import FULL_RANGE, IntervalRange, read_interval
 from tailrace.sql.analysis.numeric_digits import digits_of_aggregate, digits_of_call
@@ -81,7 +81,7 @@ _JSON_OPERATORS = frozenset(("->", "->>", "#>", "#>>"))
 _ROW_FUNCTIONS = frozenset(("to_jsonb", "to_json", "row_to_json"))
 _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
 _MAX_NUMERIC_PRECISION = 1000
-_MOMENTS = ("timestamp", "timestamptz", "time")
+_TYPES_WITH_DIGITS = ("timestamp", "timestamptz", "time")
 _MAX_TIME_DIGITS = 6
 _CURRENT_TIMES = frozenset(("now()", "transaction_timestamp()", "statement_timestamp()", "clock_timestamp()"))
 _ARGUMENT_NAMES = {
@@ -444,7 +444,7 @@ class ExpressionAnalyzer:
     def _cast(self, fields: Node, scope: Scope) -> Expression:
         location = _location(fields)
         target = self.type_of(fields["typeName"])
-        if target.name in (*_MOMENTS, "interval") and target != target.plain:
+        if target.name in (*_TYPES_WITH_DIGITS, "interval") and target != target.plain:
             return self._cast_to_precision(self.analyze(fields["arg"], scope), target, location)
         if "A_ArrayExpr" in fields["arg"] and target.is_array:
             array = fields["arg"]["A_ArrayExpr"]
@@ -514,7 +514,7 @@ class ExpressionAnalyzer:
             return SqlType(name, length=modifiers[0] if modifiers else (1 if name == "bpchar" else None))
         if name == "interval" and modifiers:
             return SqlType(name, modifiers[1] if len(modifiers) > 1 else None, length=modifiers[0])
-        if name in _MOMENTS and modifiers:
+        if name in _TYPES_WITH_DIGITS and modifiers:
             return SqlType(name, min(modifiers[0] or 0, _MAX_TIME_DIGITS))
         return SqlType(name)
 

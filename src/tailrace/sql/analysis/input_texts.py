@@ -28,6 +28,7 @@ _WIDE = Context(prec=400_000, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
 _BITS = {"int2": 16, "int4": 32, "int8": 64}
 _WORDS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False, "1": True, "0": False}
 
+
 def read_text(text: str, wanted: SqlType) -> object:
     """Return the value of a text as a constant of this type. Raises `AnalysisError` as PostgreSQL does."""
     if wanted.is_array:

@@ -7,6 +7,7 @@ on the values.
 
 from collections.abc import Sequence
 
+from tailrace.sql.analysis.datetime_fields import field_of
 from tailrace.sql.analysis.tree import Constant, Expression
 from tailrace.sql.analysis.types import NUMERIC, SqlType, digits_of
 
@@ -20,6 +21,8 @@ def digits_of_call(key: str, result: SqlType, arguments: Sequence[Expression]) -
         return result
     if key in ("round(numeric, int4)", "trunc(numeric, int4)"):
         return _rounded(arguments[0], arguments[1])
+    if key.startswith("extract("):
+        return _extracted(arguments[0], arguments[1].type)
     known = [digits_of(one.type) for one in arguments if one.type.name == "numeric"]
     if None in known or not known:
         return NUMERIC
@@ -40,6 +43,16 @@ def digits_of_call(key: str, result: SqlType, arguments: Sequence[Expression]) -
         case "sign(numeric)":
             return _fixed(1, 0)
     return NUMERIC
+
+
+def _extracted(field: Expression, source: SqlType) -> SqlType:
+    """Return the type of a field of a date, time or interval."""
+    name = field_of(str(field.value)) if isinstance(field, Constant) else None
+    if name is None or (name == "julian" and source.name != "date"):
+        return NUMERIC
+    if name in ("second", "millisecond"):
+        return SqlType("numeric", 8, 6 if name == "second" else 3)
+    return SqlType("numeric", 26, 6) if name == "epoch" and source.name != "date" else SqlType("numeric", 19, 0)
 
 
 def _rounded(number: Expression, to: Expression) -> SqlType:

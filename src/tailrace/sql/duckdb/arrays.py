@@ -137,8 +137,6 @@ ARRAYS: dict[str, Template] = expanded(
 )
 
 ARRAY_ROWS: dict[str, RowFunction] = {
-    "generate_series(int4, int4)": RowFunction("list_transform(generate_series({0}, {1}), lambda item: CAST(item AS INTEGER))"),
-    "generate_series(int8, int8)": RowFunction("generate_series({0}, {1})"),
     "unnest(anyarray)": RowFunction(_unnested),
     "generate_subscripts(anyarray, int4)": RowFunction("array_subscripts({0}, {1})"),
     "generate_subscripts(anyarray, int4, bool)": RowFunction(

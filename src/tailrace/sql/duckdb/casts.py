@@ -3,10 +3,12 @@
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.duckdb.number_casts import number_cast
 from tailrace.sql.duckdb.output_texts import cast_text
+from tailrace.sql.duckdb.times import TIME_CASTS
 
 _STRINGS = frozenset(("text", "varchar", "bpchar", "name"))
 
 _CASTS: dict[str, str] = {
+    **TIME_CASTS,
     "text::jsonb": "jsonb_in({0})",
     "text::json": "checked_json({0})",
     "json::jsonb": "jsonb_in({0})",

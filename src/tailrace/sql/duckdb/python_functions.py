@@ -11,6 +11,7 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 from tailrace.sql.duckdb import array_texts, json_functions
 from tailrace.sql.duckdb.numeric_calls import NUMBER_FUNCTIONS
 from tailrace.sql.duckdb.text_calls import TEXT_FUNCTIONS
+from tailrace.sql.duckdb.time_calls import TIME_FUNCTIONS
 from tailrace.sql.duckdb.vectorized import PythonFunction, vectorized
 
 
@@ -33,4 +34,5 @@ PYTHON_FUNCTIONS: Sequence[PythonFunction] = (
     *TEXT_FUNCTIONS,
     PythonFunction("array_in", array_texts.read_array, ("VARCHAR",), "VARCHAR[]"),
     *(PythonFunction(*one) for one in json_functions.JSON_FUNCTIONS),
+    *TIME_FUNCTIONS,
 )

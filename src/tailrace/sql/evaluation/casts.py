@@ -7,7 +7,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
 from tailrace.sql.analysis.errors import UnsupportedError
-from tailrace.sql.analysis.input_texts import Interval, read_text
+from tailrace.sql.analysis.input_texts import read_text
+from tailrace.sql.analysis.interval_texts import Interval
 from tailrace.sql.analysis.types import FLOATS, INTEGERS, TEXTS, SqlType, digits_of
 from tailrace.sql.evaluation.functions import EvaluationError, Function
 from tailrace.sql.evaluation.json_values import dump_json, parse_json

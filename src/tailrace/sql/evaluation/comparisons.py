@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-from tailrace.sql.analysis.input_texts import Interval
+from tailrace.sql.analysis.interval_texts import Interval
 from tailrace.sql.analysis.tree import Call
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.evaluation.functions import ByCall, Entry, Function

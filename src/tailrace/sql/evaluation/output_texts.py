@@ -7,7 +7,7 @@ from datetime import datetime, time
 from decimal import Decimal
 from typing import Any
 
-from tailrace.sql.analysis.input_texts import Interval
+from tailrace.sql.analysis.interval_texts import Interval
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.evaluation.json_values import normal_json
 

@@ -4,7 +4,7 @@ from datetime import datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-from tailrace.sql.analysis.input_texts import Interval
+from tailrace.sql.analysis.interval_texts import Interval
 from tailrace.sql.evaluation.casts import date_as_timestamp, microseconds_of
 from tailrace.sql.evaluation.functions import EvaluationError
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 from functools import wraps
 from typing import Any
 
-from tailrace.sql.analysis.input_texts import Interval
+from tailrace.sql.analysis.interval_texts import Interval
 from tailrace.sql.evaluation.casts import RANGES, date_as_timestamp, microseconds_of, time_of
 from tailrace.sql.evaluation.comparisons import interval_key
 from tailrace.sql.evaluation.functions import Entry, EvaluationError, Function, TakesNulls, expanded
