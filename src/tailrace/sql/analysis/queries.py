@@ -15,6 +15,7 @@ from tailrace.sql.analysis.errors import (
     UnsupportedError,
 )
 from tailrace.sql.analysis.expressions import ExpressionAnalyzer, Node, sort_key_of
+from tailrace.sql.analysis.row_functions import GroupedRowCalls, check_columns, refuse_row_calls
 from tailrace.sql.analysis.scope import Scope, ScopeColumn, ScopeRelation, columns_of
 from tailrace.sql.analysis.tree import (
     Aggregate,
@@ -265,6 +266,14 @@ class QueryAnalyzer:
             )
         _check_distinct_on(distinct_on, order)
         expressions = [*(column.expression for column in columns), *hidden, *([having] if having is not None else [])]
+        for one in (*hidden, having):
+            refuse_row_calls(one, "HAVING" if one is having else "ORDER BY unless they are in the list of SELECT")
+        check_columns(columns)
+        moved = GroupedRowCalls(groups, self.next_number(), same_expression)
+        if moved.source is not None:
+            sources.append(moved.source)
+            moved.rewrite(columns, groups, order)
+            expressions = [*(column.expression for column in columns), *hidden, *([having] if having is not None else [])]
         _mark_dependent(groups, expressions, scope)
         is_grouped = bool(groups) or having is not None or any(map(has_aggregate, expressions))
         query = Select(
@@ -428,13 +437,14 @@ class QueryAnalyzer:
         return QueryRelation(number, query, is_lateral)
 
     def _function(self, fields: Node, scope: Scope) -> FromItem:
-        calls = fields["functions"]
-        if fields.get("is_rowsfrom") or len(calls) != 1 or "coldeflist" in fields:
-            raise UnsupportedError("ROWS FROM and column definitions are not supported")
-        call = calls[0]["List"]["items"][0]
+        nodes = [node["List"]["items"] for node in fields["functions"]]
+        if "coldeflist" in fields or any(len(node) > 1 and node[1] for node in nodes):
+            raise UnsupportedError("column definitions of functions in FROM are not supported")
+        calls = [node[0] for node in nodes]
+        call = calls[0]
         alias = fields.get("alias", {})
         number = self.next_number()
-        if "FuncCall" not in call:
+        if any("FuncCall" not in one for one in calls):
             raise UnsupportedError("only functions that return rows can stand in FROM")
         name = call["FuncCall"]["funcname"][-1]["String"]["sval"]
         location = call["FuncCall"].get("location", 0)
@@ -452,8 +462,19 @@ class QueryAnalyzer:
             ]
             self._add(scope, [alias.get("aliasname", name)], _aliased(columns, alias), location, source)
             return source
-        found = self.expressions.set_call(call["FuncCall"], scope)
-        names, types = _rows_of(found, alias.get("aliasname", name))
+        names: list[str] = []
+        types: list[SqlType] = []
+        found: list[Expression] = []
+        for one in calls:
+            for part in _each_array(one["FuncCall"]):
+                found.append(self.expressions.set_call(part, scope))
+                function = part["funcname"][-1]["String"]["sval"]
+                # An alias is the name of the only column of a function.
+                more = _rows_of(found[-1], alias.get("aliasname", function) if len(calls) == 1 else function)
+                names += more[0]
+                types += more[1]
+        if len(found) > 1 and len(calls) == 1:
+            names = [name] * len(names)
         if fields.get("ordinality"):
             names, types = [*names, "ordinality"], [*types, INT8]
         columns = columns_of(number, names, types)
@@ -654,6 +675,7 @@ def _mark(expression: Expression, numbers: set[int], grouped: set[tuple[int, str
 def _refuse(condition: Expression | None, clause: str) -> None:
     if condition is None:
         return
+    refuse_row_calls(condition, clause)
     for part in condition.walk():
         if isinstance(part, WindowCall):
             raise AnalysisError("42P20", f"window functions are not allowed in {clause}", part.location)
@@ -732,6 +754,14 @@ def _only(name: str, relations: Sequence[ScopeRelation], side: str, location: in
     if len(found) > 1:
         raise AnalysisError("42702", f'common column name "{name}" appears more than once in {side} table', location)
     return found[0].expression
+
+
+def _each_array(fields: Node) -> list[Node]:
+    """Return `unnest(a, b)` as `unnest(a)` and `unnest(b)`."""
+    arguments = fields.get("args", ())
+    if fields["funcname"][-1]["String"]["sval"] != "unnest" or len(arguments) < 2:
+        return [fields]
+    return [{**fields, "args": [one]} for one in arguments]
 
 
 def _is_own(name: str) -> bool:

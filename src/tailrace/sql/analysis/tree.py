@@ -277,9 +277,12 @@ class QueryRelation(FromItem):
 
 @dataclass(slots=True, eq=False)
 class FunctionRelation(FromItem):
-    """A function that returns rows, such as `generate_series`; its columns are `c1`, `c2` and so on."""
+    """Functions that return rows, such as `generate_series`; the columns of all are `c1`, `c2` and so on.
 
-    call: Expression
+    Several advance together, and the shorter ones are filled with nulls.
+    """
+
+    calls: Sequence[Expression]
     with_ordinality: bool = False
 
 

@@ -101,6 +101,8 @@ class DuckDbRenderer:
         self._parameters = parameters
         self._now = now or datetime.now(UTC)
         self._items: list[str] = []
+        self._is_in_columns = False
+        """Whether an item of SELECT is being written, which may be a function that returns rows."""
         self._keyed: list[list[Expression]] = []
         """What each SELECT groups by the key of, innermost last."""
 
@@ -108,6 +110,13 @@ class DuckDbRenderer:
 
     def query(self, query: AnalyzedQuery) -> str:
         """Return the text of a query whose columns are `c1`, `c2` and so on."""
+        outer, self._is_in_columns = self._is_in_columns, False
+        try:
+            return self._query(query)
+        finally:
+            self._is_in_columns = outer
+
+    def _query(self, query: AnalyzedQuery) -> str:
         head = ""
         if query.ctes:
             tables = []
@@ -165,7 +174,7 @@ class DuckDbRenderer:
         return text
 
     def _select_body(self, query: Select) -> str:
-        columns = [f"{self.expression(column.expression)} AS c{at}" for at, column in enumerate(query.columns, 1)]
+        columns = [f"{self._output(column.expression)} AS c{at}" for at, column in enumerate(query.columns, 1)]
         distinct = ""
         if query.is_distinct and not any(map(has_key, query.types)):
             distinct = "DISTINCT "
@@ -181,6 +190,13 @@ class DuckDbRenderer:
         if query.having is not None:
             text += f" HAVING {self.expression(query.having)}"
         return text
+
+    def _output(self, expression: Expression) -> str:
+        outer, self._is_in_columns = self._is_in_columns, True
+        try:
+            return self.expression(expression)
+        finally:
+            self._is_in_columns = outer
 
     def _grouping(self, group: Grouping) -> str:
         if group.kind == "simple":
@@ -256,24 +272,33 @@ class DuckDbRenderer:
         return f"{left} {join.kind.upper()} JOIN {right} ON {self.expression(join.condition)}"
 
     def _function_relation(self, item: FunctionRelation) -> str:
-        call = item.call
-        if not isinstance(call, Call):
-            raise UnsupportedError("this function is not supported in FROM", call.location)
-        rows = ROW_FUNCTIONS.get(call.signature.key)
-        if rows is None:
-            if call.signature.is_set:
-                raise UnsupportedError(f"the function {call.signature.name} is not supported", call.location)
-            return f"(SELECT {self.expression(call)} AS c1) AS t{item.number}"
-        arguments = [self.expression(one) for one in call.arguments]
-        listed = rows.render(arguments, call)
-        columns = [f"item.c{at} AS c{at}" for at in range(1, rows.columns + 1)] if rows.columns > 1 else ["item AS c1"]
+        lists = []
+        columns: list[str] = []
+        for at, call in enumerate(item.calls, 1):
+            listed, count = self._listed(call)
+            lists.append(f"{listed} AS list_{at}")
+            fields = [f"item_{at}.c{field}" for field in range(1, count + 1)] if count > 1 else [f"item_{at}"]
+            columns += [f"{field} AS c{len(columns) + place}" for place, field in enumerate(fields, 1)]
         if item.with_ordinality:
-            columns.append(f"place AS c{rows.columns + 1}")
+            columns.append(f"place AS c{len(columns) + 1}")
+        numbers = range(1, len(lists) + 1)
+        items = ", ".join(f"unnest(list_{at}) AS item_{at}" for at in numbers)
+        longest = f"greatest({', '.join(f'len(list_{at})' for at in numbers)})"
         return (
-            f"LATERAL (SELECT {', '.join(columns)} FROM (SELECT unnest(list_value) AS item, "
-            f"generate_subscripts(list_value, 1) AS place FROM (SELECT {listed} AS list_value)) ORDER BY place)"
-            f" AS t{item.number}"
+            f"LATERAL (SELECT {', '.join(columns)} FROM (SELECT {items}, unnest(range(1, {longest} + 1)) AS place"
+            f" FROM (SELECT {', '.join(lists)})) ORDER BY place) AS t{item.number}"
         )
+
+    def _listed(self, call: Expression) -> tuple[str, int]:
+        """Return the rows of a function as a list, and the number of their columns."""
+        if not isinstance(call, Call):
+            return f"[{self.expression(call)}]", 1
+        rows = ROW_FUNCTIONS.get(call.signature.key)
+        if rows is not None:
+            return rows.render([self.expression(one) for one in call.arguments], call), rows.columns
+        if call.signature.is_set:
+            raise UnsupportedError(f"the function {call.signature.name} is not supported", call.location)
+        return f"[{self.expression(call)}]", 1
 
     # Expressions
 
@@ -361,11 +386,22 @@ class DuckDbRenderer:
         return text if node is None else self._sortable(text, node)
 
     def _call(self, node: Call) -> str:
+        if node.signature.is_set:
+            return self._row_call(node)
         found = FUNCTIONS.get(node.signature.key)
         if found is None:
             raise UnsupportedError(f"{_shown(node)} is not supported", node.location)
         arguments = [self.expression(one) for one in node.arguments]
         return written(lambda texts: found(texts, node) if callable(found) else found.format(*texts), arguments)
+
+    def _row_call(self, node: Call) -> str:
+        """Return a function that returns rows, in the list of SELECT: DuckDB lets several advance together, too."""
+        if not self._is_in_columns:
+            raise UnsupportedError("set-returning functions are not allowed here", node.location)
+        listed, count = self._listed(node)
+        if count > 1:
+            raise UnsupportedError(f"{node.signature.name} returns several columns; call it in FROM", node.location)
+        return f"unnest({listed})"
 
     def _logical(self, node: Logical) -> str:
         if node.operator == "not":
