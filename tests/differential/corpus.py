@@ -20,7 +20,7 @@ class Case(NamedTuple):
 
 def written_cases() -> list[Case]:
     expressions = [Case("expression", file.stem, text) for file in _files("expressions") for text in _lines(file)]
-    queries = [Case("query", file.stem, text) for file in _files("queries") for text in _statements(file)]
+    queries = [Case("query", file.stem, text) for file in _files("queries") for text in statements_of(file)]
     return [*expressions, *queries]
 
 
@@ -34,7 +34,7 @@ def _lines(file: Path) -> Iterator[str]:
             yield line.strip()
 
 
-def _statements(file: Path) -> Iterator[str]:
+def statements_of(file: Path) -> Iterator[str]:
     statement: list[str] = []
     for line in _lines(file):
         statement.append(line.removesuffix(";"))

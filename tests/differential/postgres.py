@@ -47,6 +47,15 @@ class Postgres:
                 return Failure(error.sqlstate, str(error))
             return answer
 
+    def run_and_look(self, text: str, look: str) -> tuple[Answer | Failure, Answer | Failure]:
+        """Run a statement, return its answer and that of a query after it, and undo it."""
+        with self._connection.transaction(force_rollback=True):
+            answer = self.run_and_undo(text)
+            if isinstance(answer, Answer):
+                answer = self.run(text)
+                return answer, self.run(look)
+            return answer, answer
+
     def _type_name(self, oid: int) -> str:
         name: str = self._types[oid]
         if name.startswith("_"):

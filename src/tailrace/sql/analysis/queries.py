@@ -248,7 +248,7 @@ class QueryAnalyzer:
         try:
             where = self.expressions.condition(fields["whereClause"], scope, "WHERE") if "whereClause" in fields else None
             _refuse(where, "WHERE")
-            columns = self._targets(fields.get("targetList", ()), scope)
+            columns = self.output_columns(fields.get("targetList", ()), scope)
             if not columns:
                 raise UnsupportedError("SELECT without columns is not supported")
             groups = [self._group(node, scope, columns) for node in fields.get("groupClause", ())]
@@ -293,7 +293,8 @@ class QueryAnalyzer:
         self._limits(query, fields, parent)
         return query
 
-    def _targets(self, nodes: Iterable[Node], scope: Scope) -> list[OutputColumn]:
+    def output_columns(self, nodes: Iterable[Node], scope: Scope) -> list[OutputColumn]:
+        """Return the columns of a list such as that after SELECT or RETURNING."""
         columns: list[OutputColumn] = []
         for node in nodes:
             target = node["ResTarget"]

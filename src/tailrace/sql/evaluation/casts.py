@@ -12,7 +12,7 @@ from tailrace.sql.analysis.interval_texts import Interval
 from tailrace.sql.analysis.types import FLOATS, INTEGERS, TEXTS, SqlType, digits_of
 from tailrace.sql.evaluation.functions import EvaluationError, Function
 from tailrace.sql.evaluation.json_values import dump_json, parse_json
-from tailrace.sql.evaluation.output_texts import cast_printer, printer
+from tailrace.sql.evaluation.output_texts import cast_printer
 
 RANGES = {"int2": (-(1 << 15), (1 << 15) - 1), "int4": (-(1 << 31), (1 << 31) - 1), "int8": (-(1 << 63), (1 << 63) - 1)}
 _CONTEXT = Context(prec=2000, rounding=ROUND_HALF_UP, Emin=-999_999, Emax=999_999)
@@ -83,12 +83,19 @@ def _to_integer(source: SqlType, target: SqlType) -> Function | None:
     if source.name in FLOATS:
         return lambda value: fit(round(value)) if math.isfinite(value) else fit(high + 1)
     if source.name == "numeric":
-        return lambda value: fit(int(value.to_integral_value(rounding=ROUND_HALF_UP)))
+        return lambda value: fit(_whole(value, target))
     if source.name == "bool" and target.name == "int4":
         return int
     if source.name == "jsonb":
         return lambda text: fit(int(_json_number(text, target).to_integral_value(rounding=ROUND_HALF_UP)))
     return None
+
+
+def _whole(value: Decimal, target: SqlType) -> int:
+    if not value.is_finite():
+        what = "NaN" if value.is_nan() else "infinity"
+        raise EvaluationError("0A000", f"cannot convert {what} to {target}")
+    return int(value.to_integral_value(rounding=ROUND_HALF_UP))
 
 
 def _to_numeric(source: SqlType, target: SqlType) -> Function | None:
@@ -117,6 +124,8 @@ def numeric_fitter(target: SqlType) -> Function:
     limit = Decimal(1).scaleb(precision - scale)
 
     def fit(value: Decimal) -> Decimal:
+        if value.is_nan():
+            return value
         try:
             rounded = value.quantize(unit, context=_CONTEXT)
         except InvalidOperation:
@@ -130,7 +139,7 @@ def numeric_fitter(target: SqlType) -> Function:
 
 def _float_as_numeric(value: float, digits: int) -> Decimal:
     if not math.isfinite(value):
-        raise EvaluationError("0A000", f"the numeric value {printer(SqlType('float8'))(value)} is not supported")
+        return Decimal(value)
     found = Decimal(f"{value:.{digits}g}")
     text = format(found, "f")
     return Decimal(text.rstrip("0").rstrip(".") or "0") if "." in text else Decimal(text)
@@ -149,6 +158,8 @@ def _to_float(source: SqlType, target: SqlType) -> Function | None:
 
 def _numeric_as_float(value: Decimal, target: SqlType) -> float:
     result = float(value)
+    if not value.is_finite():
+        return result
     if math.isinf(result) or (result == 0 and value):
         raise EvaluationError("22003", f'"{value:f}" is out of range for type {target}')
     return result

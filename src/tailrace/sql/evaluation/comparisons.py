@@ -56,6 +56,10 @@ def _float_key(value: float) -> Any:
     return (1, 0.0) if value != value else (0, value)
 
 
+def _numeric_key(value: Decimal) -> Any:
+    return (1, 0) if value.is_nan() else (0, value)
+
+
 def _padded_key(value: str) -> str:
     return value.rstrip(" ")
 
@@ -101,6 +105,7 @@ def _json_key(value: Any) -> Any:
 _KEYS: dict[str, Key] = {
     "float4": _float_key,
     "float8": _float_key,
+    "numeric": _numeric_key,
     "bpchar": _padded_key,
     "interval": interval_key,
     "date": as_moment,

@@ -36,7 +36,7 @@ def _boolean(value: bool) -> str:
 
 
 def _numeric(value: Decimal) -> str:
-    return format(value, "f")
+    return format(value, "f") if value.is_finite() else _float(str(float(value)), _DOUBLE_DIGITS)
 
 
 def float8_text(value: float) -> str:

@@ -100,6 +100,16 @@ class ChangeRecorder:
             self.rejection = error
             update.connection.interrupt()
 
+    def changed(self, of: TableEvents, old: StoredRow | None, new: StoredRow | None) -> None:
+        """Record the change of a row from one image to another; `None` is no row."""
+        if old is None or new is None:
+            self._add(of, "delete" if new is None else "insert", old, new)
+        elif tuple(of.key_of(old)) == tuple(of.key_of(new)):
+            self._add(of, "update", old, new)
+        else:
+            self._add(of, "delete", old, None)
+            self._add(of, "insert", None, new)
+
     def inserted(self, of: TableEvents, rows: Sequence[StoredRow]) -> None:
         """Record rows that are known to be inserted as they are."""
         if of.table.id not in self._snapshots:
