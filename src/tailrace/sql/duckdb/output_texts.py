@@ -17,6 +17,7 @@ _OUTPUT = {
     "bpchar": "{0}",
     "name": "{0}",
     "unknown": "{0}",
+    "regtype": "{0}",
     "bytea": "bytea_text({0})",
     "uuid": "CAST({0} AS VARCHAR)",
     "date": "date_text({0})",

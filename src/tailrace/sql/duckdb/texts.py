@@ -139,6 +139,7 @@ TEXTS: dict[str, Template] = expanded(
         "is_normalized(text, text)": lambda arguments, call: f"({arguments[0]} = {_normalized(arguments, call)})",
         "unistr(text)": "unicode_unescaped({0})",
         "parse_ident(text, bool)": lambda arguments, _: f"identifier_parts({arguments[0]}, {(*arguments, 'true')[1]})",
+        "pg_typeof(any)": lambda _, call: _literal(str(call.arguments[0].type)),
         "text ~<~ text": "({0} < {1})",
         "text ~<=~ text": "({0} <= {1})",
         "text ~>~ text": "({0} > {1})",
