@@ -81,6 +81,8 @@ _JSON_OPERATORS = frozenset(("->", "->>", "#>", "#>>"))
 _ROW_FUNCTIONS = frozenset(("to_jsonb", "to_json", "row_to_json"))
 _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
 _MAX_NUMERIC_PRECISION = 1000
+_MAX_LENGTH = 10_485_760
+"""That of varchar(n) and char(n)."""
 _TYPES_WITH_DIGITS = ("timestamp", "timestamptz", "time")
 _MAX_TIME_DIGITS = 6
 _CURRENT_TIMES = frozenset(("now()", "transaction_timestamp()", "statement_timestamp()", "clock_timestamp()"))
@@ -511,6 +513,11 @@ class ExpressionAnalyzer:
                 raise UnsupportedError("a NUMERIC scale must be between 0 and the precision", location)
             return SqlType("numeric", precision, scale)
         if name in ("varchar", "bpchar"):
+            shown = "varchar" if name == "varchar" else "char"
+            if modifiers and (modifiers[0] is None or modifiers[0] < 1):
+                raise AnalysisError("22023", f"length for type {shown} must be at least 1", location)
+            if modifiers and modifiers[0] is not None and modifiers[0] > _MAX_LENGTH:
+                raise AnalysisError("22023", f"length for type {shown} cannot exceed {_MAX_LENGTH}", location)
             return SqlType(name, length=modifiers[0] if modifiers else (1 if name == "bpchar" else None))
         if name == "interval" and modifiers:
             return SqlType(name, modifiers[1] if len(modifiers) > 1 else None, length=modifiers[0])

@@ -25,6 +25,7 @@ _MAX_WHOLE_DIGITS = 131_072
 _MAX_SCALE = 16_383
 """The most digits of a numeric of PostgreSQL before and after the point."""
 _WIDE = Context(prec=400_000, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
+_UUID = re.compile(r"([0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}|\{([0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}\}")
 _BITS = {"int2": 16, "int4": 32, "int8": 64}
 _WORDS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False, "1": True, "0": False}
 
@@ -155,10 +156,9 @@ INVALID_PARAMETER_TEXT = "22023"
 
 
 def _uuid(text: str, wanted: SqlType) -> UUID:
-    word = text.strip("{}").replace("-", "")
-    if not re.fullmatch(r"[0-9a-fA-F]{32}", word):
+    if not _UUID.fullmatch(text):
         raise _invalid(text, wanted)
-    return UUID(word)
+    return UUID(text.strip("{}").replace("-", ""))
 
 
 def _json(text: str, wanted: SqlType) -> str:

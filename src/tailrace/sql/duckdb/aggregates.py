@@ -25,14 +25,19 @@ def _window(name: str, cast: str = "{0}") -> AggregateTemplate:
 
 
 def _string_agg(call: AggregateCall) -> str:
-    """Join texts. The delimiter before a text is the one of its row, so it must be a constant where DuckDB joins."""
-    if not isinstance(call.node.arguments[1], Constant | Parameter):
-        raise UnsupportedError("string_agg is supported with a constant delimiter", call.node.location)
+    """Join texts. The delimiter before a text is the one of its row."""
     value, delimiter = call.arguments
-    if call.node.arguments[0].type.name == "bytea":
-        joined = call("string_agg", f"hex({value})", f"coalesce(hex({delimiter}), '')", ordered=True)
-        return f"unhex({joined})"
-    return call("string_agg", value, f"coalesce({delimiter}, '')", ordered=True)
+    is_bytes = call.node.arguments[0].type.name == "bytea"
+    value, delimiter = (f"hex({value})", f"hex({delimiter})") if is_bytes else (value, delimiter)
+    delimiter = f"coalesce({delimiter}, '')"
+    # PostgreSQL sorts to find what is distinct.
+    sorted_by = [value] if call.node.is_distinct and not call.node.order else []
+    if isinstance(call.node.arguments[1], Constant | Parameter):
+        joined = call("string_agg", value, delimiter, ordered=True, sorted_by=sorted_by)
+    else:
+        pair = f"CASE WHEN {value} IS NOT NULL THEN {{'v': {value}, 'd': {delimiter}}} END"
+        joined = f"joined_pairs(present_items({call('list', pair, ordered=True, sorted_by=sorted_by and [pair])}))"
+    return f"unhex({joined})" if is_bytes else joined
 
 
 def _listed(call: AggregateCall) -> str:

@@ -6,7 +6,6 @@ from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.tree import Call, Constant, Expression
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.duckdb.keys import has_key, key_of
-from tailrace.sql.duckdb.output_texts import output_text
 from tailrace.sql.duckdb.templates import RowFunction, Template, expanded, is_loose
 
 
@@ -73,13 +72,6 @@ def compared_arrays(operator: str) -> Callable[[Sequence[str], Call], str]:
     return render
 
 
-def _to_string(arguments: Sequence[str], call: Call) -> str:
-    shown = f"list_transform({arguments[0]}, lambda item: {output_text('item', call.arguments[0].type.element)})"
-    if len(arguments) == 2:
-        return f"array_to_string({shown}, {arguments[1]})"
-    return f"array_join({shown}, {', '.join(arguments[1:])})"
-
-
 def _filled(arguments: Sequence[str], call: Call) -> str:
     sizes = call.arguments[1]
     if isinstance(sizes, Constant) and isinstance(sizes.value, list) and len(sizes.value) > 1:
@@ -131,8 +123,6 @@ ARRAYS: dict[str, Template] = expanded(
         "array_sort(anyarray, bool, bool)": _sorted,
         "trim_array(anyarray, int4)": _items("array_trimmed({0}, {1})"),
         "array_fill(anyelement, int4[])": _filled,
-        "array_to_string(anyarray, text)": _to_string,
-        "array_to_string(anyarray, text, text)": _to_string,
     }
 )
 

@@ -5,7 +5,15 @@ an engine prefers. Sets of characters are written out, because RE2 has other cla
 from collections.abc import Iterable
 
 from tailrace.sql.duckdb.characters import LAST_CHARACTER, Ranges
-from tailrace.sql.duckdb.regular_expressions import UNBOUNDED, Branch, Characters, Constraint, Group, Piece, RegularExpression
+from tailrace.sql.duckdb.regular_expression_tree import (
+    UNBOUNDED,
+    Branch,
+    Characters,
+    Constraint,
+    PatternGroup,
+    Piece,
+    RegularExpression,
+)
 
 _MAX_COST = 10_000
 _CONSTRAINTS = {"A": "\\A", "Z": "\\z", "^": "(?m:^)", "$": "(?m:$)"}
@@ -44,17 +52,17 @@ def _is_constraint(piece: Piece, kind: str) -> bool:
     return isinstance(piece.atom, Constraint) and piece.atom.kind == kind
 
 
-def _cost(group: Group) -> int:
+def _cost(group: PatternGroup) -> int:
     return sum(_piece_cost(piece) for branch in group.branches for piece in branch.pieces)
 
 
 def _piece_cost(piece: Piece) -> int:
     atom = piece.atom
-    inside = _cost(atom) if isinstance(atom, Group) else 2 * len(atom.ranges) if isinstance(atom, Characters) else 1
+    inside = _cost(atom) if isinstance(atom, PatternGroup) else 2 * len(atom.ranges) if isinstance(atom, Characters) else 1
     return (inside + 1) * max(piece.least, piece.most, 1)
 
 
-def _is_known(group: Group) -> bool:
+def _is_known(group: PatternGroup) -> bool:
     return all(_is_known_piece(piece) for branch in group.branches for piece in branch.pieces)
 
 
@@ -62,12 +70,12 @@ def _is_known_piece(piece: Piece) -> bool:
     match piece.atom:
         case Constraint():
             return piece.atom.kind in _CONSTRAINTS
-        case Group():
+        case PatternGroup():
             return _is_known(piece.atom)
     return bool(piece.atom.ranges)
 
 
-def _group(group: Group) -> str:
+def _group(group: PatternGroup) -> str:
     return f"(?:{'|'.join(map(_branch, group.branches))})"
 
 
@@ -79,7 +87,7 @@ def _piece(piece: Piece) -> str:
     match piece.atom:
         case Constraint():
             return _CONSTRAINTS[piece.atom.kind]
-        case Group():
+        case PatternGroup():
             atom = _group(piece.atom)
         case _:
             atom = _set(piece.atom.ranges)

@@ -6,7 +6,7 @@ States are computed as texts need them. The step budget of a call bounds what a 
 from collections.abc import Sequence
 
 from tailrace.sql.duckdb.characters import class_ranges, is_in
-from tailrace.sql.duckdb.regular_expressions import UNBOUNDED, Branch, Characters, Constraint, Group, Piece
+from tailrace.sql.duckdb.regular_expression_tree import UNBOUNDED, Branch, Characters, Constraint, PatternGroup, Piece
 from tailrace.sql.duckdb.text_functions import TextError
 
 _MAX_STATES = 20_000
@@ -62,7 +62,7 @@ class Alphabet:
 class Automaton:
     """Matches one part of a regular expression."""
 
-    def __init__(self, alphabet: Alphabet, group: Group) -> None:
+    def __init__(self, alphabet: Alphabet, group: PatternGroup) -> None:
         self._alphabet = alphabet
         self._empty: list[list[int]] = []
         self._constraints: list[list[tuple[str, int]]] = []
@@ -152,7 +152,7 @@ class Automaton:
         self._moves.append([])
         return len(self._empty) - 1
 
-    def _add_group(self, group: Group, start: int, end: int) -> None:
+    def _add_group(self, group: PatternGroup, start: int, end: int) -> None:
         for branch in group.branches:
             self._add_branch(branch, start, end)
 
@@ -191,7 +191,7 @@ class Automaton:
                 self._moves[start].append((self._alphabet.number_of(piece.atom), end))
             case Constraint():
                 self._constraints[start].append((piece.atom.kind, end))
-            case Group():
+            case PatternGroup():
                 inside, outside = self._state(), self._state()
                 self._empty[start].append(inside)
                 self._add_group(piece.atom, inside, outside)

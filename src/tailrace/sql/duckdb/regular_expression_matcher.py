@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from tailrace.sql.duckdb.regular_expression_automata import Alphabet, Automaton, Budget
-from tailrace.sql.duckdb.regular_expressions import UNBOUNDED, Branch, Constraint, Group, Piece, read
+from tailrace.sql.duckdb.regular_expression_tree import UNBOUNDED, Branch, Constraint, PatternGroup, Piece
+from tailrace.sql.duckdb.regular_expressions import read
 
 _LONGER, _SHORTER, _MIXED, _CAPTURES = 1, 2, 4, 8
 _PREFERENCES = {"": 0, "longer": _LONGER, "shorter": _SHORTER}
@@ -22,7 +23,7 @@ class _Part:
 
     kind: str
     flags: int
-    group: Group
+    group: PatternGroup
     children: "list[_Part]" = field(default_factory=list)
     least: int = 1
     most: int = 1
@@ -199,7 +200,7 @@ def _is_messy(flags: int) -> bool:
     return bool(flags & (_MIXED | _CAPTURES))
 
 
-def _alternatives(group: Group) -> _Part:
+def _alternatives(group: PatternGroup) -> _Part:
     if len(group.branches) == 1:
         return _branch(group.branches[0].pieces)
     part = _Part("|", _LONGER, group)
@@ -223,8 +224,8 @@ def _branch(pieces: Sequence[Piece]) -> _Part:
             continue
         prefers = _PREFERENCES[piece.prefers]
         atom = _atom(piece)
-        together = flags | prefers | (atom.flags if isinstance(piece.atom, Group) else 0)
-        is_capture = isinstance(piece.atom, Group) and piece.atom.number
+        together = flags | prefers | (atom.flags if isinstance(piece.atom, PatternGroup) else 0)
+        is_capture = isinstance(piece.atom, PatternGroup) and piece.atom.number
         if not is_capture and not _is_messy(_up(together)):
             plain.append(piece)
             flags = together
@@ -250,7 +251,7 @@ def _concatenated(
 
 
 def _atom(piece: Piece) -> _Part:
-    if not isinstance(piece.atom, Group):
+    if not isinstance(piece.atom, PatternGroup):
         return _Part("=", 0, _grouped([Piece(piece.atom)]))
     part = _alternatives(piece.atom)
     if not piece.atom.number:
@@ -276,5 +277,5 @@ def _repeated(piece: Piece, atom: _Part, prefers: int) -> _Part:
     return _Part("*", flags, _grouped([piece]), [atom], piece.least, piece.most)
 
 
-def _grouped(pieces: Sequence[Piece]) -> Group:
-    return Group([Branch(list(pieces))])
+def _grouped(pieces: Sequence[Piece]) -> PatternGroup:
+    return PatternGroup([Branch(list(pieces))])

@@ -3,15 +3,22 @@
 Back-references, look-around, the older flavours (`b`, `e`) and expanded syntax (`x`) are not supported.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 from tailrace.sql.duckdb import characters
 from tailrace.sql.duckdb.characters import Ranges, class_ranges, complement, merged
+from tailrace.sql.duckdb.regular_expression_tree import (
+    UNBOUNDED,
+    Branch,
+    Characters,
+    Constraint,
+    PatternGroup,
+    Piece,
+    RegularExpression,
+)
 from tailrace.sql.duckdb.text_functions import TextError
 
-UNBOUNDED = -1
 _MAX_REPEATS = 255
 _MAX_CASED_RANGE = 3_000
 _NEWLINE = 0x0A
@@ -19,50 +26,6 @@ _PLAIN_ESCAPES = {"a": 7, "b": 8, "B": 0x5C, "e": 27, "f": 12, "n": 10, "r": 13,
 _CLASS_ESCAPES = {"d": "digit", "s": "space", "w": "word"}
 _CONSTRAINT_ESCAPES = "AmMyYZ"
 _FIXED_DIGITS = {"u": 4, "U": 8}
-
-
-@dataclass(slots=True, eq=False)
-class Characters:
-    """One character of a set."""
-
-    ranges: Ranges
-
-
-@dataclass(slots=True, eq=False)
-class Constraint:
-    """A place: `A` and `Z` are the ends of the text, `^` and `$` those of a line, `m` and `M` those of a word."""
-
-    kind: str
-
-
-@dataclass(slots=True, eq=False)
-class Group:
-    branches: "Sequence[Branch]"
-    number: int = 0
-    """That of a capturing group, from 1."""
-
-
-@dataclass(slots=True, eq=False)
-class Piece:
-    """An atom with its quantifier."""
-
-    atom: "Characters | Group | Constraint"
-    least: int = 1
-    most: int = 1
-    prefers: str = ""
-    """`longer` or `shorter` if the quantifier says so."""
-
-
-@dataclass(slots=True, eq=False)
-class Branch:
-    pieces: list[Piece] = field(default_factory=list)
-
-
-@dataclass(slots=True, eq=False)
-class RegularExpression:
-    root: Group
-    groups: int
-    """How many capturing groups it has."""
 
 
 @dataclass(slots=True)
@@ -135,7 +98,7 @@ class _Reader:
     def read(self) -> RegularExpression:
         if self._options.is_literal:
             pieces = [Piece(Characters(self._cased(ord(one)))) for one in self._text]
-            return RegularExpression(Group([Branch(pieces)]), 0)
+            return RegularExpression(PatternGroup([Branch(pieces)]), 0)
         root = self._alternatives(0)
         if self._at < len(self._text):
             raise _invalid("parentheses () not balanced")
@@ -149,12 +112,12 @@ class _Reader:
         self._at += 1
         return found
 
-    def _alternatives(self, number: int) -> Group:
+    def _alternatives(self, number: int) -> PatternGroup:
         branches = [self._branch()]
         while self._peek() == "|":
             self._at += 1
             branches.append(self._branch())
-        return Group(branches, number)
+        return PatternGroup(branches, number)
 
     def _branch(self) -> Branch:
         branch = Branch()
@@ -171,7 +134,7 @@ class _Reader:
     def _starts_quantifier(self) -> bool:
         return self._peek() in ("*", "+", "?") or (self._peek() == "{" and self._text[self._at + 1 : self._at + 2].isdigit())
 
-    def _quantified(self, atom: Characters | Group) -> Piece:
+    def _quantified(self, atom: Characters | PatternGroup) -> Piece:
         if not self._starts_quantifier():
             return Piece(atom)
         least, most, prefers = self._quantifier()
@@ -218,7 +181,7 @@ class _Reader:
             return "shorter"
         return "longer"
 
-    def _atom(self) -> Characters | Group | Constraint:
+    def _atom(self) -> Characters | PatternGroup | Constraint:
         one = self._next()
         match one:
             case "(":
@@ -240,7 +203,7 @@ class _Reader:
                 raise _invalid("quantifier operand invalid")
         return Characters(self._cased(ord(one)))
 
-    def _group(self) -> Group:
+    def _group(self) -> PatternGroup:
         number = 0
         if self._peek() == "?":
             kind = self._text[self._at + 1 : self._at + 2]

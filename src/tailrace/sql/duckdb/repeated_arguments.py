@@ -13,7 +13,7 @@ _MACRO = re.compile(r"CREATE MACRO (\w+)\(([^)]*)\) AS(.*?);\n", re.DOTALL)
 _NAME = re.compile(r"\b(\w+)\(")
 _VARIABLE = re.compile(r"\bcall_(\d+)\b")
 _LONG = 200
-_VOLATILE = "random("
+_VOLATILE = re.compile(r"\b(random|setseed|uuid|uuidv7|clock_timestamp)\(")
 
 
 @cache
@@ -36,7 +36,7 @@ def _uses(parameters: str, body: str) -> int:
 def written(template: Callable[[Sequence[str]], str], arguments: Sequence[str]) -> str:
     """Return a template with its arguments filled in, each of which is computed once."""
     text = template(arguments)
-    long = [at for at, one in enumerate(arguments) if len(one) > _LONG or _VOLATILE in one]
+    long = [at for at, one in enumerate(arguments) if len(one) > _LONG or _VOLATILE.search(one)]
     if not long or not _is_repeating(template, text, len(arguments)):
         return text
     number = 1 + max((int(one) for one in _VARIABLE.findall(text)), default=0)

@@ -73,10 +73,11 @@ class AggregateCall:
         self._condition = condition
         self._over = over
 
-    def __call__(self, name: str, *arguments: str, ordered: bool = False) -> str:
+    def __call__(self, name: str, *arguments: str, ordered: bool = False, sorted_by: Sequence[str] = ()) -> str:
         if self.node.is_distinct and any(is_loose(one.type) for one in self.node.arguments):
             raise UnsupportedError("DISTINCT of numerics without a fixed scale is not supported", self.node.location)
-        return self._written(name, arguments, is_distinct=self.node.is_distinct, ordered=ordered)
+        order = self._order if ordered and self._order else sorted_by
+        return self._written(name, arguments, is_distinct=self.node.is_distinct, order=order)
 
     def of_keys(self, name: str, *keys: str) -> str:
         """Return a call with keys of the arguments, which are distinct where the values are."""
@@ -90,12 +91,12 @@ class AggregateCall:
         """Return a call with the values of WITHIN GROUP, in its order."""
         return self._written(name, [f"{self.sorted_values[0]} ORDER BY {self.within[0]}"], is_distinct=False)
 
-    def _written(self, name: str, arguments: Sequence[str], *, is_distinct: bool, ordered: bool = False) -> str:
+    def _written(self, name: str, arguments: Sequence[str], *, is_distinct: bool, order: Sequence[str] = ()) -> str:
         given = ", ".join(arguments or self.arguments)
         distinct = "DISTINCT " if is_distinct else ""
-        order = f" ORDER BY {', '.join(self._order)}" if ordered and self._order else ""
+        sorting = f" ORDER BY {', '.join(order)}" if order else ""
         condition = f" FILTER (WHERE {self._condition})" if self._condition is not None else ""
-        return f"{name}({distinct}{given}{order}){condition}{self._over}"
+        return f"{name}({distinct}{given}{sorting}){condition}{self._over}"
 
 
 AggregateTemplate = Callable[[AggregateCall], str]

@@ -12,7 +12,7 @@ def _concat(arguments: Sequence[str], call: Call) -> str:
 
 
 def _concat_ws(arguments: Sequence[str], call: Call) -> str:
-    return f"joined_with({arguments[0]}, [{', '.join(_outputs(arguments, call)[1:])}])"
+    return f"concat_ws({', '.join(_outputs(arguments, call))})"
 
 
 def _outputs(arguments: Sequence[str], call: Call) -> list[str]:
@@ -61,6 +61,9 @@ def _quoted_literal(arguments: Sequence[str], call: Call) -> str:
 def _array_to_string(arguments: Sequence[str], call: Call) -> str:
     item = output_text("item", call.arguments[0].type.element)
     items = f"list_transform({arguments[0]}, lambda item: {item})"
+    separator = call.arguments[1]
+    if len(arguments) == 2 and isinstance(separator, Constant) and separator.value is not None:
+        return f"array_to_string({items}, {arguments[1]})"
     name = "joined_items" if len(arguments) == 2 else "joined_items_with_null"
     return f"{name}({', '.join([items, *arguments[1:]])})"
 
@@ -103,7 +106,7 @@ TEXTS: dict[str, Template] = expanded(
         "substring(text, int4, int4)": "substring_for({0}, {1}, {2})",
         "substr(text, int4, int4)": "substring_for({0}, {1}, {2})",
         "left(text, int4)": "left({0}, {1})",
-        "right(text, int4)": "right({0}, {1})",
+        "right(text, int4)": "right_text({0}, {1})",
         "position(text, text)": "CAST(strpos({0}, {1}) AS INTEGER)",
         "strpos(text, text)": "CAST(strpos({0}, {1}) AS INTEGER)",
         "replace(text, text, text)": "replace_text({0}, {1}, {2})",

@@ -227,3 +227,52 @@ pg_typeof(now())::text
 pg_typeof(d - d)::text
 pg_typeof(ts - ts)::text
 pg_typeof(d + 1)::text
+t::boolean
+(t || '')::boolean
+' yes '::text::boolean
+'o'::text::bool
+'of'::text::bool
+'TRUE'::varchar::bool
+flag::varchar(2)
+flag::char(6) || '|'
+k::bool
+(x * 0)::text
+1e15::float8::text
+123456789012345678::float8::text
+1e-5::float8::text
+0.0001::float8::text
+'-Infinity'::float8::text
+'NaN'::float8::text
+1234567::float4::text
+0.1::float4::text
+1e10::float4::text
+1.0::float8::text
+(-1.5e300)::float8::text
+(-0.0)::float8::text
+rate::varchar(4)
+(price * 1.10)::text
+u::varchar(8)
+ARRAY['a b', '', NULL, 'NULL', 'null', 'a"b', 'c\d', '{x}', 'a,b', E'\t']::text
+ARRAY[1.5, NULL]::text
+ARRAY[true, false, NULL]::text
+ARRAY[d]::text
+ARRAY[ts]::text
+ARRAY[u]::text
+ARRAY[b]::text
+ARRAY[]::text[]::text
+ARRAY[j]::text
+k::char(3) || '|'
+k::varchar(0)
+'abc'::varchar(10)
+'abcdef'::text::varchar(3)
+'abcdef'::char(3)
+'ab'::char(4)::varchar || '|'
+'ab'::char(4)::char(2)
+('ab' || k)::char
+t::name
+repeat('é', 40)::name
+interval '1 day'::text
+time '10:30'::text
+time '10:30:00.120'::text
+(interval '1 year -2 months 3 days -04:05:06.7')::text
+('2024-01-01'::timestamp)::text

@@ -143,3 +143,28 @@ nums = 1
 tags = 'a'
 NOT k
 k AND true
+t < 'a'
+t BETWEEN 'a' AND 'b'
+t = 'ABC' COLLATE "C"
+'' < ' '
+'😀' > '日'
+chr(65535) < chr(65536)
+t IN ('abc', 'é😀x', NULL)
+t NOT IN ('abc', 'ABC')
+t <> ''
+t IS DISTINCT FROM 'abc'
+greatest(t, 'b', word)
+least(t, word)
+nullif(t, '')
+coalesce(nullif(word, 'apple'), 'none')
+'a '::char(2) = 'a'
+'a '::char(2) = 'a '::text
+'a'::char(1) < 'b'::char(3)
+'a'::char(3) IN ('a', 'b')
+'ab'::char(2) || 'c' = 'abc'
+t ~<~ 'b'
+flag = (t = 'abc')
+(t = 'abc') < (k = 1)
+b = 'abc'
+u > u
+CASE t WHEN 'abc' THEN 1 WHEN '' THEN 0 END

@@ -35,5 +35,3 @@ CREATE MACRO array_filled(item, sizes) AS CASE
     ELSE list_transform(range(coalesce(sizes[1], 0)), lambda place: item) END;
 CREATE MACRO array_subscripts(a, dimension) AS
     CASE WHEN dimension = 1 THEN list_transform(a, lambda item, place: CAST(place AS INTEGER)) ELSE NULL END;
-CREATE MACRO array_join(texts, separator, instead) AS array_to_string(
-    CASE WHEN instead IS NULL THEN texts ELSE list_transform(texts, lambda item: coalesce(item, instead)) END, separator);

@@ -1,9 +1,10 @@
 -- Bytes, by way of their hexadecimal digits where DuckDB has no function of bytes.
-CREATE MACRO bytes_from(b, s) AS unhex(substring(hex(b), 2 * greatest(CAST(s AS BIGINT), 1) - 1));
+CREATE MACRO bytes_from(b, s) AS unhex(substring(hex(b), 2 * at_least_one(s) - 1));
 CREATE MACRO bytes_for(b, s, n) AS CASE
-    WHEN n < 0 THEN fail('22011', 'negative substring length not allowed')
+    WHEN n < 0 AND b IS NOT NULL AND s IS NOT NULL THEN fail('22011', 'negative substring length not allowed')
     ELSE unhex(substring_for(hex(b), 2 * CAST(s AS BIGINT) - 1, 2 * CAST(n AS BIGINT))) END;
 CREATE MACRO overlay_bytes(b, p, s, n) AS CASE
+    WHEN b IS NULL OR p IS NULL OR n IS NULL THEN NULL
     WHEN s <= 0 THEN fail('22011', 'negative substring length not allowed')
     WHEN CAST(s AS BIGINT) + n > 2147483647 THEN fail('22003', 'integer out of range')
     ELSE bytes_for(b, 1, s - 1) || p || bytes_from(b, s + n) END;
