@@ -1,4 +1,4 @@
-"""Regular expressions that are made at random are matched by PostgreSQL and by Tailrace, with all that their groups captured."""
+"""Regular expressions made at random are matched by PostgreSQL and by Tailrace, with all that their groups captured."""
 
 import random
 from typing import Any
