@@ -9,9 +9,9 @@ from typing import Any
 from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.input_texts import read_text
 from tailrace.sql.analysis.interval_texts import Interval
+from tailrace.sql.analysis.json_documents import document_text, read_document
 from tailrace.sql.analysis.types import FLOATS, INTEGERS, TEXTS, SqlType, digits_of
 from tailrace.sql.evaluation.functions import EvaluationError, Function
-from tailrace.sql.evaluation.json_values import dump_json, parse_json
 from tailrace.sql.evaluation.output_texts import cast_printer
 
 RANGES = {"int2": (-(1 << 15), (1 << 15) - 1), "int4": (-(1 << 31), (1 << 31) - 1), "int8": (-(1 << 63), (1 << 63) - 1)}
@@ -177,7 +177,7 @@ def as_real(value: float) -> float:
 
 
 def _json_number(text: str, target: SqlType) -> Decimal:
-    value = parse_json(text)
+    value = read_document(text)
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise _wrong_json(value, target)
     return Decimal(value)
@@ -190,7 +190,7 @@ def _wrong_json(value: Any, target: SqlType) -> EvaluationError:
 
 
 def _json_as_boolean(text: str) -> bool:
-    value = parse_json(text)
+    value = read_document(text)
     if not isinstance(value, bool):
         raise _wrong_json(value, SqlType("bool"))
     return value
@@ -223,6 +223,6 @@ _CASTS: dict[tuple[str, str], Function] = {
     ("timestamptz", "timestamp"): lambda value: value.replace(tzinfo=None),
     ("time", "interval"): lambda value: Interval(0, 0, microseconds_of(value)),
     ("interval", "time"): lambda value: time_of(value.microseconds),
-    ("json", "jsonb"): lambda text: dump_json(parse_json(text)),
-    ("jsonb", "json"): lambda text: dump_json(parse_json(text)),
+    ("json", "jsonb"): lambda text: document_text(read_document(text)),
+    ("jsonb", "json"): lambda text: document_text(read_document(text)),
 }

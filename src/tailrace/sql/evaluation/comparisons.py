@@ -7,10 +7,10 @@ from decimal import Decimal
 from typing import Any
 
 from tailrace.sql.analysis.interval_texts import Interval
+from tailrace.sql.analysis.json_documents import key_order, read_document
 from tailrace.sql.analysis.tree import Call
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.evaluation.functions import ByCall, Entry, Function
-from tailrace.sql.evaluation.json_values import parse_json, stored_order
 
 Key = Callable[[Any], Any]
 
@@ -82,7 +82,7 @@ _EMPTY_ARRAY = (-1,)
 
 def jsonb_key(text: str) -> Any:
     """Return what jsonb values are ordered by. An empty array comes before everything else, as it does in PostgreSQL."""
-    value = parse_json(text)
+    value = read_document(text)
     return _EMPTY_ARRAY if value == [] else _json_key(value)
 
 
@@ -98,8 +98,8 @@ def _json_key(value: Any) -> Any:
             return (_NUMBER, value)
         case list():
             return (_ARRAY, len(value), [_json_key(item) for item in value])
-    names = sorted(value, key=stored_order)
-    return (_OBJECT, len(value), [(stored_order(name), _json_key(value[name])) for name in names])
+    names = sorted(value, key=key_order)
+    return (_OBJECT, len(value), [(key_order(name), _json_key(value[name])) for name in names])
 
 
 _KEYS: dict[str, Key] = {

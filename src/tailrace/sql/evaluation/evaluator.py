@@ -45,13 +45,14 @@ from tailrace.sql.evaluation.comparisons import COMPARISONS, sort_key
 from tailrace.sql.evaluation.functions import ByCall, Entry, Function, TakesNulls
 from tailrace.sql.evaluation.json import JSON
 from tailrace.sql.evaluation.numbers import NUMBERS
+from tailrace.sql.evaluation.patterns import PATTERNS
 from tailrace.sql.evaluation.texts import TEXTS
 from tailrace.sql.evaluation.times import TIMES
 
 Row = Sequence[Any]
 Evaluate = Callable[[Row], Any]
 
-FUNCTIONS: dict[str, Entry] = {**COMPARISONS, **NUMBERS, **TEXTS, **TIMES, **JSON, **ARRAYS}
+FUNCTIONS: dict[str, Entry] = {**COMPARISONS, **NUMBERS, **TEXTS, **PATTERNS, **TIMES, **JSON, **ARRAYS}
 
 
 class RowLayout(Protocol):

@@ -1,6 +1,7 @@
 """Numbers: arithmetic, rounding and mathematical functions."""
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from random import SystemRandom
@@ -8,11 +9,11 @@ from typing import Any
 
 from tailrace.sql.analysis.tree import Call
 from tailrace.sql.analysis.types import SqlType
-from tailrace.sql.duckdb import numerics
+from tailrace.sql.duckdb import float_functions, number_formats, number_readers, numeric_functions, numerics
 from tailrace.sql.evaluation.casts import RANGES, as_real
+from tailrace.sql.evaluation.comparisons import sort_key
 from tailrace.sql.evaluation.functions import ByCall, Entry, EvaluationError, Function, TakesNulls, coded, expanded
 
-_MAX_FACTORIAL = 1_000
 _random = SystemRandom()
 
 
@@ -210,54 +211,33 @@ def _to_whole(rounding: str) -> Function:
     return of_numerics(lambda value: numerics.rounded(value, 0, rounding))
 
 
-def _numeric_sign(value: Decimal) -> Decimal:
-    return Decimal((value > 0) - (value < 0))
+def _log10(value: Decimal) -> Decimal:
+    return numeric_functions.logarithm(Decimal(10), value)
 
 
-def _numeric_quotient(a: Decimal, b: Decimal) -> Decimal:
-    if not b:
-        raise division_by_zero()
-    whole = numerics.divide(numerics.subtract(a, numerics.remainder(a, b)), b)
-    return whole.to_integral_value(rounding=ROUND_HALF_UP)
+def _bucket_of(call: Call) -> Function:
+    """Return `width_bucket` of an array of thresholds in order."""
+    key = sort_key(call.arguments[0].type)
+
+    def bucket(value: Any, thresholds: list[Any]) -> int:
+        if None in thresholds:
+            raise EvaluationError("22004", "thresholds array must not contain NULLs")
+        return bisect_right([key(one) for one in thresholds], key(value))
+
+    return bucket
 
 
-def _least_scale(value: Decimal) -> int:
-    text = format(value, "f")
-    return len(text.rstrip("0").partition(".")[2]) if "." in text else 0
+def _formatted(value: Decimal, form: str) -> str:
+    return number_formats.format_numeric(format(value, "f"), form)
 
 
-def _trimmed(value: Decimal) -> Decimal:
-    return numerics.rounded(value, _least_scale(value))
+def _integer_formatter(bits: int) -> Function:
+    return coded(lambda value, form: number_formats.format_integer(value, form, bits))
 
 
-def _factorial(value: int) -> Decimal:
-    if value < 0:
-        raise EvaluationError("22003", "factorial of a negative number is undefined")
-    if value > _MAX_FACTORIAL:
-        raise EvaluationError("0A000", f"the factorial of more than {_MAX_FACTORIAL} is not supported")
-    return Decimal(math.factorial(value))
-
-
-def _bucket(value: Any, low: Any, high: Any, count: int) -> int:
-    if count <= 0:
-        raise EvaluationError("2201G", "count must be greater than zero")
-    if isinstance(value, float) and (value != value or not math.isfinite(low) or not math.isfinite(high)):
-        raise EvaluationError("2201G", "lower and upper bounds must be finite")
-    if low == high:
-        raise EvaluationError("2201G", "lower bound cannot equal upper bound")
-    if low < high:
-        result = 0 if value < low else count + 1 if value >= high else _place(value - low, high - low, count)
-    else:
-        result = 0 if value > low else count + 1 if value <= high else _place(low - value, low - high, count)
-    if result > RANGES["int4"][1]:
-        raise EvaluationError("22003", "integer out of range")
-    return result
-
-
-def _place(distance: Any, width: Any, count: int) -> int:
-    if isinstance(distance, Decimal):
-        return int(numerics.multiply(distance, Decimal(count)) // width) + 1
-    return min(int(distance / width * count), count - 1) + 1
+def _read_number(text: str, form: str) -> Decimal | None:
+    found = number_readers.read_number(text, form)
+    return None if found is None else Decimal(found)
 
 
 def _in_base(base: str) -> ByCall:
@@ -340,11 +320,29 @@ NUMBERS: dict[str, Entry] = expanded(
         "numeric / numeric": of_numerics(numerics.divide),
         "numeric % numeric": of_numerics(numerics.remainder),
         "mod(numeric, numeric)": of_numerics(numerics.remainder),
-        "div(numeric, numeric)": of_numerics(_numeric_quotient),
+        "div(numeric, numeric)": of_numerics(numerics.whole_quotient),
         "- numeric": of_numerics(lambda value: value.copy_negate()),
         "@ numeric": abs,
         "abs(numeric)": abs,
-        "sign(numeric)": _numeric_sign,
+        "sign(numeric)": numeric_functions.sign,
+        "numeric ^ numeric": of_numerics(numeric_functions.power),
+        "power(numeric, numeric)": of_numerics(numeric_functions.power),
+        "pow(numeric, numeric)": of_numerics(numeric_functions.power),
+        "sqrt(numeric)": of_numerics(numeric_functions.square_root),
+        "exp(numeric)": of_numerics(numeric_functions.exponential),
+        "ln(numeric)": of_numerics(numeric_functions.natural_logarithm),
+        "log(numeric)": of_numerics(_log10),
+        "log10(numeric)": of_numerics(_log10),
+        "log(numeric, numeric)": of_numerics(numeric_functions.logarithm),
+        "gcd(numeric, numeric)": of_numerics(numeric_functions.greatest_common_divisor),
+        "lcm(numeric, numeric)": of_numerics(numeric_functions.least_common_multiple),
+        "to_char(numeric, text)": coded(_formatted),
+        "to_char(int4, text)": _integer_formatter(32),
+        "to_char(int8, text)": _integer_formatter(64),
+        "to_char(float4, text)": coded(number_formats.format_float4),
+        "to_char(float8, text)": coded(number_formats.format_float),
+        "to_number(text, text)": coded(_read_number),
+        "width_bucket(anycompatible, anycompatiblearray)": ByCall(_bucket_of),
         "round(numeric)": _to_whole(ROUND_HALF_UP),
         "trunc(numeric)": _to_whole(ROUND_DOWN),
         "ceil(numeric)": _to_whole(ROUND_CEILING),
@@ -352,13 +350,13 @@ NUMBERS: dict[str, Entry] = expanded(
         "floor(numeric)": _to_whole(ROUND_FLOOR),
         "round(numeric, int4)": of_numerics(numerics.rounded),
         "trunc(numeric, int4)": of_numerics(lambda value, digits: numerics.rounded(value, digits, ROUND_DOWN)),
-        "scale(numeric)": numerics.scale_of,
-        "min_scale(numeric)": _least_scale,
-        "trim_scale(numeric)": of_numerics(_trimmed),
+        "scale(numeric)": lambda value: numerics.scale_of(value) if value.is_finite() else None,
+        "min_scale(numeric)": lambda value: numeric_functions.minimal_scale(value) if value.is_finite() else None,
+        "trim_scale(numeric)": of_numerics(numeric_functions.trimmed),
         "numeric_inc(numeric)": of_numerics(lambda value: numerics.add(value, Decimal(1))),
-        "factorial(int8)": _factorial,
-        "width_bucket(numeric, numeric, numeric, int4)": _bucket,
-        "width_bucket(float8, float8, float8, int4)": _bucket,
+        "factorial(int8)": coded(numeric_functions.factorial),
+        "width_bucket(numeric, numeric, numeric, int4)": coded(numeric_functions.width_bucket),
+        "width_bucket(float8, float8, float8, int4)": coded(float_functions.width_bucket),
         "to_hex(int4)": _in_base("x"),
         "to_hex(int8)": _in_base("x"),
         "to_oct(int4)": _in_base("o"),

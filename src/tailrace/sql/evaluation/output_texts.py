@@ -9,7 +9,7 @@ from typing import Any
 
 from tailrace.sql.analysis.interval_texts import Interval
 from tailrace.sql.analysis.types import SqlType
-from tailrace.sql.evaluation.json_values import normal_json
+from tailrace.sql.duckdb.json_functions import canonical
 
 Printer = Callable[[Any], str]
 
@@ -139,7 +139,7 @@ _PRINTERS: dict[str, Printer] = {
     "timestamp": timestamp_text,
     "timestamptz": _timestamptz,
     "interval": interval_text,
-    "jsonb": normal_json,
+    "jsonb": canonical,
 }
 _CASTS: dict[str, Printer] = {
     "bool": lambda value: "true" if value else "false",

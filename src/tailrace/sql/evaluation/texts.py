@@ -150,13 +150,6 @@ def _normalized(text: str, form: str = "NFC") -> str:
     return text_functions.normalized(text, form)
 
 
-def _ilike(text: str, pattern: str) -> bool:
-    return text_functions.like_with_escapes(characters.lower(text), characters.lower(pattern))
-
-
-_like = coded(text_functions.like_with_escapes)
-_like_any_case = coded(_ilike)
-_bytes_like = coded(text_functions.bytes_like)
 _TEXT_ENTRIES: dict[str, Entry] = {
     "text || text": lambda a, b: a + b,
     "text || anynonarray": ByCall(_joined),
@@ -216,13 +209,6 @@ _TEXT_ENTRIES: dict[str, Entry] = {
     "text ^@ text": str.startswith,
     "normalize(text, text)": coded(_normalized),
     "is_normalized(text, text)": coded(lambda text, form="NFC": _normalized(text, form) == text),
-    "like_escape(text, text)": coded(text_functions.like_escape),
-    "{string} ~~ text": _like,
-    "{string} !~~ text": lambda text, pattern: not _like(text, pattern),
-    "{string} ~~* text": _like_any_case,
-    "{string} !~~* text": lambda text, pattern: not _like_any_case(text, pattern),
-    "bytea ~~ bytea": _bytes_like,
-    "bytea !~~ bytea": lambda value, pattern: not _bytes_like(value, pattern),
     "text ~<~ text": lambda a, b: a < b,
     "text ~<=~ text": lambda a, b: a <= b,
     "text ~>~ text": lambda a, b: a > b,

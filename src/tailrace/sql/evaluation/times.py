@@ -10,17 +10,29 @@ from decimal import Decimal
 from functools import wraps
 from typing import Any
 
-from tailrace.sql.analysis.interval_texts import Interval
+from tailrace.sql.analysis.interval_texts import FULL_RANGE, Interval, IntervalRange, restricted
+from tailrace.sql.analysis.time_zones import to_instant, to_local
+from tailrace.sql.duckdb import datetime_formats
 from tailrace.sql.evaluation.casts import RANGES, date_as_timestamp, microseconds_of, time_of
 from tailrace.sql.evaluation.comparisons import interval_key
-from tailrace.sql.evaluation.functions import Entry, EvaluationError, Function, TakesNulls, expanded
+from tailrace.sql.evaluation.functions import Entry, EvaluationError, Function, TakesNulls, coded, expanded
 from tailrace.sql.evaluation.time_parts import parts_of, truncated, truncated_interval
-from tailrace.sql.evaluation.time_zones import in_zone, to_utc
 
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
 _DAYS_PER_MONTH = 30
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LOCAL_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001
+
+
+def in_zone(moment: datetime, zone: str) -> datetime:
+    """Return the local time of a zone."""
+    return _LOCAL_EPOCH + timedelta(microseconds=to_local(_since_epoch(moment), zone))
+
+
+def to_utc(local: datetime, zone: str) -> datetime:
+    """Return the instant of a local time."""
+    return _EPOCH + timedelta(microseconds=to_instant(_since_epoch(local), zone))
 
 
 def _in_range(operate: Callable[..., Any]) -> Function:
@@ -302,7 +314,54 @@ def _at_offset(interval: Interval, moment: datetime) -> datetime:
     return (moment + shift).replace(tzinfo=None) if moment.tzinfo else (moment - shift).replace(tzinfo=UTC)
 
 
+def _since_epoch(moment: datetime) -> int:
+    return (moment.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+
+
+def _formatted(moment: datetime, picture: str) -> str:
+    return datetime_formats.timestamp_chars(_since_epoch(moment), picture, "UTC" if moment.tzinfo else "")
+
+
+def _interval_formatted(value: Interval, picture: str) -> str:
+    return datetime_formats.interval_chars(value.months, value.days, value.microseconds, picture)
+
+
+def _read(text: str, picture: str) -> datetime:
+    return _EPOCH + timedelta(microseconds=datetime_formats.read_chars(text, picture))
+
+
+def _rounded(microseconds: int, digits: int) -> int:
+    step: int = 10 ** (6 - min(digits, 6))
+    whole = (abs(microseconds) + step // 2) // step * step
+    return whole if microseconds >= 0 else -whole
+
+
+def _rounded_moment(moment: datetime, digits: int) -> datetime:
+    rounded = _EPOCH + timedelta(microseconds=_rounded(_since_epoch(moment), digits))
+    return rounded.replace(tzinfo=moment.tzinfo)
+
+
+def _rounded_time(value: time, digits: int) -> time:
+    return time_of(_rounded(microseconds_of(value), digits))
+
+
+def _restricted(value: Interval, modifier: int) -> Interval:
+    """Return an interval of some units only, or with fewer digits of its seconds."""
+    units, digits = modifier >> 16, modifier & 0xFFFF
+    if units != FULL_RANGE:
+        value = restricted(value, IntervalRange(units))
+    return value._replace(microseconds=_rounded(value.microseconds, digits)) if digits < 6 else value
+
+
 _ENTRIES: dict[str, Entry] = {
+    "to_char({zoned}, text)": coded(_formatted),
+    "to_char(interval, text)": coded(_interval_formatted),
+    "to_timestamp(text, text)": _in_range(coded(_read)),
+    "to_date(text, text)": _in_range(coded(lambda text, picture: _read(text, picture).date())),
+    "timestamp(timestamp, int4)": _in_range(_rounded_moment),
+    "timestamptz(timestamptz, int4)": _in_range(_rounded_moment),
+    "time(time, int4)": _rounded_time,
+    "interval(interval, int4)": _restricted,
     "date + int4": _in_range(_date_plus),
     "int4 + date": _in_range(lambda days, value: _date_plus(value, days)),
     "date - int4": _in_range(lambda value, days: _date_plus(value, -days)),
