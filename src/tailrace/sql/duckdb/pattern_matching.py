@@ -4,18 +4,24 @@ A constant pattern that is only tested is written for DuckDB's own engines. What
 `regular_expression_matcher.py`, whose rules are PostgreSQL's.
 """
 
+import re
 from collections.abc import Callable, Sequence
 
 from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.tree import Call, Cast, Constant, Expression
 from tailrace.sql.duckdb import characters
+from tailrace.sql.duckdb.re2_matches import always_captures, matches_alike
 from tailrace.sql.duckdb.re2_patterns import literal_of, re2_pattern
 from tailrace.sql.duckdb.regular_expression_functions import similar_pattern
+from tailrace.sql.duckdb.regular_expression_tree import RegularExpression
 from tailrace.sql.duckdb.regular_expressions import read
 from tailrace.sql.duckdb.templates import RowFunction, Template
 from tailrace.sql.duckdb.text_functions import TextError, like_escape
 
 _NOT_SUPPORTED = "[0A000] "
+_MAX_TEXT = 10_000_000
+_DIGITS = "123456789"
+_ESCAPED = re.compile(r"\\(.|$)", re.DOTALL)
 
 
 def _literal(text: str) -> str:
@@ -123,6 +129,66 @@ def _calls(name: str, *defaults: str, flags_at: int = -1) -> Callable[[Sequence[
     return render
 
 
+def _extracted(name: str, *, flags_at: int = 2, is_list: bool = False) -> Callable[[Sequence[str], Call], str]:
+    """Return a template of a function of the first match, which RE2 finds if it finds the same."""
+    general = _calls(name, *([_NO_FLAGS] if is_list else []), flags_at=flags_at)
+
+    def render(arguments: Sequence[str], call: Call) -> str:
+        text = general(arguments, call)
+        flags = constant_pattern(call.arguments[flags_at]) if flags_at < len(arguments) else ""
+        native = _native(call, flags)
+        if native is None or not always_captures(native[0]):
+            return text
+        expression, pattern = native
+        parts = range(1, expression.groups + 1) if expression.groups else range(1)
+        found = [f"regexp_extract({arguments[0]}, {_literal(pattern)}, {at})" for at in parts]
+        result = f"[{', '.join(found)}]" if is_list else found[0]
+        return f"(CASE WHEN regexp_matches({arguments[0]}, {_literal(pattern)}) THEN {result} END)"
+
+    return render
+
+
+def _native(call: Call, flags: str | None) -> tuple[RegularExpression, str] | None:
+    """Return the pattern of a call for RE2 if that finds the same matches and groups."""
+    pattern = constant_pattern(call.arguments[1])
+    if pattern is None or flags is None or "g" in flags or not _is_valid(pattern, flags, call):
+        return None
+    expression = read(pattern, flags)
+    native = re2_pattern(expression) if matches_alike(expression) else None
+    return None if native is None else (expression, native)
+
+
+def _replaced_natively(arguments: Sequence[str], call: Call) -> str | None:
+    flags = constant_pattern(call.arguments[3]) if len(arguments) > 3 else ""
+    replacement = constant_pattern(call.arguments[2])
+    native = None if flags is None else _native(call, flags.replace("g", ""))
+    if native is None or flags is None or replacement is None or flags[:1].isdigit():
+        return None
+    expression, pattern = native
+    written = re2_replacement(replacement, expression.groups)
+    options = ", 'g'" if "g" in flags else ""
+    general = f"regexp_replaced({', '.join(arguments[:3])}, {_literal(flags)})"
+    short = f"strlen({arguments[0]}) <= {_MAX_TEXT // (len(replacement) + 1)}"
+    return (
+        f"(CASE WHEN {short} THEN regexp_replace({arguments[0]}, {_literal(pattern)}, {_literal(written)}{options})"
+        f" ELSE {general} END)"
+    )
+
+
+def re2_replacement(replacement: str, groups: int) -> str:
+    """Return a replacement with RE2's escapes."""
+
+    def written(found: re.Match[str]) -> str:
+        kind = found[1]
+        if kind == "&":
+            return "\\0"
+        if kind in _DIGITS:
+            return f"\\{kind}" if int(kind) <= groups else ""
+        return "\\\\" if kind == "\\" else "\\\\" + kind
+
+    return _ESCAPED.sub(written, replacement)
+
+
 def _replace(arguments: Sequence[str], call: Call) -> str:
     """Write regexp_replace. Where no number of a match is given, the flags say whether all are replaced."""
     pattern = constant_pattern(call.arguments[1])
@@ -131,6 +197,9 @@ def _replace(arguments: Sequence[str], call: Call) -> str:
     text = ", ".join(arguments[:3])
     rest = list(arguments[3:])
     if not rest or call.signature.arguments[3] == "text":
+        native = _replaced_natively(arguments, call)
+        if native is not None:
+            return native
         return f"regexp_replaced({text}, {rest[0] if rest else _literal('')})"
     start, which, flags = (*rest, "1", _literal(""))[:3] if len(rest) == 1 else (*rest, _literal(""))[:3]
     return f"regexp_replaced_from({text}, {start}, {which}, {flags})"
@@ -158,12 +227,12 @@ PATTERN_MATCHING: dict[str, Template] = {
     "like_escape(text, text)": "like_escape({0}, {1})",
     "similar_to_escape(text)": "similar_pattern({0}, '\\')",
     "similar_to_escape(text, text)": "similar_pattern({0}, {1})",
-    "substring(text, text)": _calls("regexp_matched_part"),
+    "substring(text, text)": _extracted("regexp_matched_part"),
     "substring(text, text, text)": "regexp_matched_part({0}, similar_pattern({1}, {2}))",
     "regexp_like(text, text)": _regexp_like,
     "regexp_like(text, text, text)": _regexp_like,
-    "regexp_match(text, text)": _calls("regexp_first_match", _NO_FLAGS),
-    "regexp_match(text, text, text)": _calls("regexp_first_match", _NO_FLAGS, flags_at=2),
+    "regexp_match(text, text)": _extracted("regexp_first_match", is_list=True),
+    "regexp_match(text, text, text)": _extracted("regexp_first_match", is_list=True),
     "regexp_replace(text, text, text)": _replace,
     "regexp_replace(text, text, text, text)": _replace,
     "regexp_replace(text, text, text, int4)": _replace,

@@ -76,7 +76,7 @@ def _is_known_piece(piece: Piece) -> bool:
 
 
 def _group(group: PatternGroup) -> str:
-    return f"(?:{'|'.join(map(_branch, group.branches))})"
+    return f"({'' if group.number else '?:'}{'|'.join(map(_branch, group.branches))})"
 
 
 def _branch(branch: Branch) -> str:
