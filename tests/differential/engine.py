@@ -40,15 +40,18 @@ class DuckDbEngine:
         for table in TABLES:
             keys = table.key.split(", ")
             columns = [RelationColumn(name, _sql_type(kind), is_key=name in keys) for name, kind in table.columns.items()]
-            self._tables[table.name] = columns
-            described = ", ".join(f'"{column.name}" {duckdb_type(column.type)}' for column in columns)
-            self._connection.execute(f"CREATE TABLE {table.name} ({described})")
-            names = [f"{one.name}::text" if one.type.name == "jsonb" else one.name for one in columns]
-            answer = postgres.run(f"SELECT {', '.join(names)} FROM {table.name}")
-            assert isinstance(answer, Answer)
-            for row in answer.rows:
-                values = list(row)
-                self._connection.execute(f"INSERT INTO {table.name} VALUES ({', '.join('?' * len(values))})", values)
+            self.add_table(postgres, table.name, columns)
+
+    def add_table(self, postgres: Postgres, name: str, columns: list[RelationColumn]) -> None:
+        """Copy a table of PostgreSQL."""
+        self._tables[name] = columns
+        described = ", ".join(f'"{column.name}" {duckdb_type(column.type)}' for column in columns)
+        self._connection.execute(f"CREATE TABLE {name} ({described})")
+        names = [f"{one.name}::text" if one.type.name == "jsonb" else one.name for one in columns]
+        answer = postgres.run(f"SELECT {', '.join(names)} FROM {name}")
+        assert isinstance(answer, Answer)
+        for row in answer.rows:
+            self._connection.execute(f"INSERT INTO {name} VALUES ({', '.join('?' * len(row))})", list(row))
 
     def run(self, text: str) -> Answer | Failure:
         try:
@@ -67,7 +70,7 @@ class DuckDbEngine:
         try:
             for relation in analyzer.relations:
                 self._connection.execute(f"CREATE OR REPLACE TEMP VIEW scan_{relation.number} AS SELECT * FROM {relation.name}")
-            table: pa.Table = self._connection.execute(rendered).to_arrow_table()
+            table: pa.Table = self._connection.sql(rendered).to_arrow_table()
         except duckdb.Error as error:
             return Failure(*_error(error, rendered))
         columns = [AnswerColumn(name, _type_name(one)) for name, one in zip(query.names, query.types, strict=True)]

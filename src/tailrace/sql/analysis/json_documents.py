@@ -60,8 +60,17 @@ def quoted_string(text: str) -> str:
     return encode_basestring(text)
 
 
-def key_order(key: str) -> tuple[int, bytes]:
-    """Return what the keys of an object are sorted by."""
+def ordered_keys(document: dict[str, Any]) -> list[str]:
+    """Return the keys of an object in PostgreSQL's order: by their length in bytes, then by their bytes."""
+    keys = sorted(document)
+    if all(map(str.isascii, keys)):
+        keys.sort(key=len)
+    else:
+        keys.sort(key=_length_and_bytes)
+    return keys
+
+
+def _length_and_bytes(key: str) -> tuple[int, bytes]:
     raw = key.encode()
     return len(raw), raw
 
@@ -90,18 +99,17 @@ _DECODER = msgspec.json.Decoder(float_hook=_number)
 
 
 def _written(document: Any) -> str:
-    match document:
-        case str():
-            return encode_basestring(document)
-        case None:
-            return "null"
-        case bool():
-            return "true" if document else "false"
-        case dict():
-            keys = sorted(document, key=key_order)
-            return "{" + ", ".join([f"{encode_basestring(key)}: {_written(document[key])}" for key in keys]) + "}"
-        case list():
-            return "[" + ", ".join([_written(item) for item in document]) + "]"
+    kind = type(document)
+    if kind is str:
+        return encode_basestring(document)
+    if kind is dict:
+        return "{" + ", ".join([f"{encode_basestring(key)}: {_written(document[key])}" for key in ordered_keys(document)]) + "}"
+    if kind is list:
+        return "[" + ", ".join([_written(item) for item in document]) + "]"
+    if document is None:
+        return "null"
+    if kind is bool:
+        return "true" if document else "false"
     return number_text(document)
 
 

@@ -12,12 +12,13 @@ from tailrace.sql.analysis.json_documents import (
     JsonError,
     document_text,
     index_of,
-    key_order,
     number_text,
+    ordered_keys,
     quoted_string,
     read_document,
     too_deep,
 )
+from tailrace.sql.duckdb import json_changes
 
 _ROUNDING = Context(prec=140_000, rounding=ROUND_HALF_UP)
 _INVALID = "22023"
@@ -161,146 +162,6 @@ def _keys(text: str) -> set[str]:
     return {item for item in items if isinstance(item, str)}
 
 
-# Changes
-
-
-def concatenate(first: str, second: str) -> str:
-    one, other = read_document(first), read_document(second)
-    if isinstance(one, dict) and isinstance(other, dict):
-        return document_text(one | other)
-    return document_text([*_listed(one), *_listed(other)])
-
-
-def _listed(document: Any) -> list[Any]:
-    return document if isinstance(document, list) else [document]
-
-
-def delete_key(text: str, key: str) -> str:
-    return delete_keys(text, [key])
-
-
-def delete_keys(text: str, keys: Sequence[str | None]) -> str:
-    document = read_document(text)
-    unwanted = {key for key in keys if key is not None}
-    if isinstance(document, dict):
-        return document_text({key: value for key, value in document.items() if key not in unwanted})
-    if not isinstance(document, list):
-        raise JsonError(_INVALID, "cannot delete from scalar")
-    return document_text([item for item in document if not (isinstance(item, str) and item in unwanted)])
-
-
-def delete_index(text: str, index: int) -> str:
-    document = read_document(text)
-    if isinstance(document, dict):
-        raise JsonError(_INVALID, "cannot delete from object using integer index")
-    if not isinstance(document, list):
-        raise JsonError(_INVALID, "cannot delete from scalar")
-    if -len(document) <= index < len(document):
-        del document[index]
-    return document_text(document)
-
-
-def delete_path(text: str, path: Sequence[str | None]) -> str:
-    def remove(holder: Any, place: Any, is_present: bool) -> None:
-        if is_present:
-            del holder[place]
-
-    return _changed(text, path, "cannot delete path in scalar", remove)
-
-
-def set_path(text: str, path: Sequence[str | None], value: str, create: bool) -> str:
-    new = read_document(value)
-
-    def replace(holder: Any, place: Any, is_present: bool) -> None:
-        if is_present:
-            holder[place] = new
-        elif create:
-            _add(holder, place, new)
-
-    return _changed(text, path, "cannot set path in scalar", replace)
-
-
-def insert_path(text: str, path: Sequence[str | None], value: str, after: bool) -> str:
-    new = read_document(value)
-
-    def insert(holder: Any, place: Any, is_present: bool) -> None:
-        if not is_present:
-            _add(holder, place, new)
-        elif isinstance(holder, dict):
-            raise JsonError(_INVALID, "cannot replace existing key")
-        else:
-            holder.insert((place if place >= 0 else len(holder) + place) + after, new)
-
-    return _changed(text, path, "cannot set path in scalar", insert)
-
-
-def _add(holder: Any, place: Any, value: Any) -> None:
-    """Add what is not there: an item before the first or after the last, by the sign of its index."""
-    if isinstance(holder, dict):
-        holder[place] = value
-    else:
-        holder.insert(0 if place < 0 else len(holder), value)
-
-
-def _changed(text: str, path: Sequence[str | None], refusal: str, change: Callable[[Any, Any, bool], None]) -> str:
-    document = read_document(text)
-    if not isinstance(document, dict | list):
-        raise JsonError(_INVALID, refusal)
-    holder = document
-    for at, step in enumerate(path, 1):
-        if step is None:
-            raise JsonError("22004", f"path element at position {at} is null")
-        place: Any = step
-        if isinstance(holder, list):
-            place = index_of(step)
-            if place is None:
-                raise JsonError("22P02", f'path element at position {at} is not an integer: "{step}"')
-            is_present = -len(holder) <= place < len(holder)
-        elif isinstance(holder, dict):
-            is_present = step in holder
-        else:
-            break
-        if at == len(path):
-            change(holder, place, is_present)
-        elif is_present:
-            holder = holder[place]
-        else:
-            break
-    return document_text(document)
-
-
-def strip_nulls(text: str, in_arrays: bool) -> str:
-    """Return the document without fields that are null, and without items of arrays that are if wanted."""
-
-    def stripped(document: Any) -> Any:
-        if isinstance(document, dict):
-            return {key: stripped(value) for key, value in document.items() if value is not None}
-        if isinstance(document, list):
-            return [stripped(item) for item in document if not (in_arrays and item is None)]
-        return document
-
-    try:
-        return document_text(stripped(read_document(text)))
-    except RecursionError:
-        raise too_deep() from None
-
-
-def object_of(keys: Sequence[str | None], values: Sequence[str | None]) -> str:
-    """Return an object of texts."""
-    if len(keys) != len(values):
-        raise JsonError("2202E", "mismatched array dimensions")
-    if None in keys:
-        raise JsonError("22004", "null value not allowed for object key")
-    return document_text(dict(zip(keys, values, strict=True)))
-
-
-def object_of_pairs(items: Sequence[str | None]) -> str:
-    """Return an object of texts: a key, its value, the next key and so on."""
-    if len(items) % 2:
-        raise JsonError("2202E", "array must have even number of elements")
-    return object_of(items[::2], items[1::2])
-
-
 # Forms
 
 
@@ -308,7 +169,7 @@ def pretty(text: str) -> str:
     def lines(document: Any, indent: str) -> str:
         inner = indent + "    "
         if isinstance(document, dict):
-            items = [f"{inner}{quoted_string(key)}: {lines(document[key], inner)}" for key in sorted(document, key=key_order)]
+            items = [f"{inner}{quoted_string(key)}: {lines(document[key], inner)}" for key in ordered_keys(document)]
             return "{\n" + ",\n".join(items) + ("\n" if items else "") + indent + "}"
         if isinstance(document, list):
             items = [inner + lines(item, inner) for item in document]
@@ -397,7 +258,7 @@ def keys(text: str) -> list[str]:
     if not isinstance(document, dict):
         kind = "an array" if isinstance(document, list) else "a scalar"
         raise JsonError(_INVALID, f"cannot call jsonb_object_keys on {kind}")
-    return sorted(document, key=key_order)
+    return ordered_keys(document)
 
 
 def pairs(text: str) -> list[dict[str, str]]:
@@ -412,7 +273,7 @@ def _sorted_items(text: str, name: str) -> list[tuple[str, Any]]:
     document = read_document(text)
     if not isinstance(document, dict):
         raise JsonError(_INVALID, f"cannot call {name} on a non-object")
-    return [(key, document[key]) for key in sorted(document, key=key_order)]
+    return [(key, document[key]) for key in ordered_keys(document)]
 
 
 def _as_text(document: Any) -> str | None:
@@ -449,7 +310,7 @@ def _append_key(out: bytearray, document: Any) -> None:
                 _append_key(out, item)
         case dict():
             out += b"\x06" + len(document).to_bytes(4, "big")
-            for key in sorted(document, key=key_order):
+            for key in ordered_keys(document):
                 out += key.encode() + b"\0"
                 _append_key(out, document[key])
         case _:
@@ -485,16 +346,16 @@ JSON_FUNCTIONS: Sequence[tuple[str, Callable[..., object], Sequence[str], str]] 
     ("jsonb_exists", exists, _TWO, "BOOLEAN"),
     ("jsonb_exists_any", exists_any, _WITH_LIST, "BOOLEAN"),
     ("jsonb_exists_all", exists_all, _WITH_LIST, "BOOLEAN"),
-    ("jsonb_concat", concatenate, _TWO, "VARCHAR"),
-    ("jsonb_delete_key", delete_key, _TWO, "VARCHAR"),
-    ("jsonb_delete_keys", delete_keys, _WITH_LIST, "VARCHAR"),
-    ("jsonb_delete_index", delete_index, ("VARCHAR", "INTEGER"), "VARCHAR"),
-    ("jsonb_delete_path", delete_path, _WITH_LIST, "VARCHAR"),
-    ("jsonb_set", set_path, _CHANGE, "VARCHAR"),
-    ("jsonb_insert", insert_path, _CHANGE, "VARCHAR"),
-    ("jsonb_strip_nulls", strip_nulls, ("VARCHAR", "BOOLEAN"), "VARCHAR"),
-    ("jsonb_object", object_of, ("VARCHAR[]", "VARCHAR[]"), "VARCHAR"),
-    ("jsonb_object_of_pairs", object_of_pairs, ("VARCHAR[]",), "VARCHAR"),
+    ("jsonb_concat", json_changes.concatenate, _TWO, "VARCHAR"),
+    ("jsonb_delete_key", json_changes.delete_key, _TWO, "VARCHAR"),
+    ("jsonb_delete_keys", json_changes.delete_keys, _WITH_LIST, "VARCHAR"),
+    ("jsonb_delete_index", json_changes.delete_index, ("VARCHAR", "INTEGER"), "VARCHAR"),
+    ("jsonb_delete_path", json_changes.delete_path, _WITH_LIST, "VARCHAR"),
+    ("jsonb_set", json_changes.set_path, _CHANGE, "VARCHAR"),
+    ("jsonb_insert", json_changes.insert_path, _CHANGE, "VARCHAR"),
+    ("jsonb_strip_nulls", json_changes.strip_nulls, ("VARCHAR", "BOOLEAN"), "VARCHAR"),
+    ("jsonb_object", json_changes.object_of, ("VARCHAR[]", "VARCHAR[]"), "VARCHAR"),
+    ("jsonb_object_of_pairs", json_changes.object_of_pairs, ("VARCHAR[]",), "VARCHAR"),
     ("jsonb_pretty", pretty, _ONE, "VARCHAR"),
     ("float_json", float_json, ("DOUBLE",), "VARCHAR"),
     ("jsonb_number", number_of, _TWO, "VARCHAR"),

@@ -47,16 +47,19 @@ class JsonPath(str):
         return made
 
     def cast_to(self, target: SqlType, general: str) -> str:
-        """Return the text of a cast of this text to a number, which tries DuckDB's own functions before `general`."""
+        """Return the text of a cast of this value to a number, which tries DuckDB's own functions before `general`."""
         native = _native_path(self.steps)
-        if not self.is_text or native is None or target.name not in _NATIVE_CASTS:
+        if native is None or target.name not in _NATIVE_CASTS:
             return general
         source, checks = _source(self.base, self.steps)
         value = f"try(json_extract_string({source}, {native}))"
+        if not self.is_text:
+            # The text of a string has quotes, so only numbers are read as such.
+            value = f"CAST(try(json_extract({source}, {native})) AS VARCHAR)"
         macro = _NATIVE_CASTS[target.name]
         plain = f"{macro}({value})"
-        doubtful = f"{checks} OR " if checks else ""
-        return f"(CASE WHEN {doubtful}{plain} IS NULL THEN {general} ELSE {plain} END)"
+        doubtful = f" OR {checks}" if checks else ""
+        return f"(CASE WHEN {plain} IS NULL{doubtful} THEN {general} ELSE {plain} END)"
 
 
 _NATIVE_CASTS = {
@@ -122,15 +125,21 @@ def _extracted(base: str, steps: tuple[str, ...], *, is_text: bool) -> str:
         return in_python
     source, checks = _source(base, steps)
     function = "json_extract_string" if is_text else "json_extract"
-    value = f"try({function}({source}, {native}))" if isinstance(base, RecordJson) else f"{function}({source}, {native})"
+    value = f"{function}({source}, {native})"
+    value = f"try({value})" if isinstance(base, RecordJson) else value
     value = value if is_text else f"CAST({value} AS VARCHAR)"
-    key = _literal(f'"{steps[-1][1:]}"') if steps[-1][0] != "#" else "NULL"
-    doubtful = f"WHEN {checks} THEN {in_python} " if checks else ""
-    test = f"is_doubtful_text({value})" if is_text else f"is_doubtful_json({value})"
-    # An index has a meaning for scalars too.
-    missing = f"WHEN {value} IS NULL THEN {in_python} " if any(step[0] == "#" for step in steps) else ""
-    exact = f"WHEN {test} AND is_written({source}, {key}, {value}) THEN {value} " if key != "NULL" and is_text else ""
-    return f"(CASE {doubtful}{missing}{exact}WHEN {test} THEN {in_python} ELSE {value} END)"
+    kept = in_python
+    if is_text and steps[-1][0] != "#":
+        lenient = f"WHEN is_lenient_json({source}) THEN {in_python} " if checks else ""
+        key = _literal(f'"{steps[-1][1:]}"')
+        kept = f"CASE {lenient}WHEN is_written({source}, {key}, {value}) THEN {value} ELSE {in_python} END"
+    # The value stands in the first condition, so that DuckDB computes it once.
+    doubtful = f"is_doubtful_{'text' if is_text else 'json'}({value})"
+    more = f" WHEN {checks} THEN {in_python}" if checks else ""
+    if any(step[0] == "#" for step in steps):
+        # An index has a meaning for scalars too.
+        more += f" WHEN {value} IS NULL THEN {in_python}"
+    return f"(CASE WHEN {doubtful} THEN {kept}{more} ELSE {value} END)"
 
 
 def _source(base: str, steps: Sequence[str]) -> tuple[str, str]:
