@@ -29,7 +29,7 @@ def json_text(text: str, sql_type: SqlType, *, is_jsonb: bool = True) -> str:
         case "bool" | "int2" | "int4" | "int8":
             return f"CAST({text} AS VARCHAR)"
         case "numeric":
-            return text if is_loose(sql_type) else f"CAST({text} AS VARCHAR)"
+            return f"numeric_json({text})" if is_loose(sql_type) else f"CAST({text} AS VARCHAR)"
         case "float8" | "float4" if is_jsonb:
             exact = text if sql_type.name == "float8" else f"CAST(CAST({text} AS VARCHAR) AS DOUBLE)"
             return f"float_json({exact})"

@@ -7,9 +7,9 @@ from decimal import Decimal
 from typing import Any
 
 from tailrace.sql.analysis.interval_texts import Interval
-from tailrace.sql.analysis.json_documents import key_order, read_document
 from tailrace.sql.analysis.tree import Call
 from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.duckdb.json_functions import sort_key
 from tailrace.sql.evaluation.functions import ByCall, Entry, Function
 
 Key = Callable[[Any], Any]
@@ -76,32 +76,6 @@ def as_moment(value: date) -> datetime:
     return datetime(value.year, value.month, value.day, tzinfo=UTC)
 
 
-_NULL, _STRING, _NUMBER, _BOOLEAN, _ARRAY, _OBJECT = range(6)
-_EMPTY_ARRAY = (-1,)
-
-
-def jsonb_key(text: str) -> Any:
-    """Return what jsonb values are ordered by. An empty array comes before everything else, as it does in PostgreSQL."""
-    value = read_document(text)
-    return _EMPTY_ARRAY if value == [] else _json_key(value)
-
-
-def _json_key(value: Any) -> Any:
-    match value:
-        case None:
-            return (_NULL,)
-        case str():
-            return (_STRING, value)
-        case bool():
-            return (_BOOLEAN, value)
-        case int() | Decimal():
-            return (_NUMBER, value)
-        case list():
-            return (_ARRAY, len(value), [_json_key(item) for item in value])
-    names = sorted(value, key=key_order)
-    return (_OBJECT, len(value), [(key_order(name), _json_key(value[name])) for name in names])
-
-
 _KEYS: dict[str, Key] = {
     "float4": _float_key,
     "float8": _float_key,
@@ -111,7 +85,7 @@ _KEYS: dict[str, Key] = {
     "date": as_moment,
     "timestamp": as_moment,
     "timestamptz": as_moment,
-    "jsonb": jsonb_key,
+    "jsonb": sort_key,
 }
 
 

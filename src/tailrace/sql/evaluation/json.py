@@ -13,7 +13,7 @@ import msgspec
 from tailrace.sql.analysis.json_documents import document_text, index_of, quoted_string, read_document
 from tailrace.sql.analysis.tree import Call
 from tailrace.sql.analysis.types import INTEGERS, NUMERIC, SqlType
-from tailrace.sql.duckdb import json_functions
+from tailrace.sql.duckdb import json_changes, json_functions
 from tailrace.sql.evaluation.functions import ByCall, Entry, EvaluationError, Function, expanded
 from tailrace.sql.evaluation.output_texts import cast_printer, float4_text, float8_text
 
@@ -212,7 +212,7 @@ def _build_json_array(call: Call) -> Function:
 
 
 def _object(names: Sequence[str | None], values: Sequence[str | None] | None = None) -> str:
-    return json_functions.object_of_pairs(names) if values is None else json_functions.object_of(names, values)
+    return json_changes.object_of_pairs(names) if values is None else json_changes.object_of(names, values)
 
 
 def _type_of(text: str) -> str:
@@ -263,20 +263,20 @@ _ENTRIES: dict[str, Entry] = {
     "jsonb_exists(jsonb, text)": json_functions.exists,
     "jsonb_exists_any(jsonb, text[])": json_functions.exists_any,
     "jsonb_exists_all(jsonb, text[])": json_functions.exists_all,
-    "jsonb || jsonb": json_functions.concatenate,
-    "jsonb_concat(jsonb, jsonb)": json_functions.concatenate,
-    "jsonb - text": json_functions.delete_key,
-    "jsonb - text[]": json_functions.delete_keys,
-    "jsonb - int4": json_functions.delete_index,
-    "jsonb #- text[]": json_functions.delete_path,
-    "jsonb_delete_path(jsonb, text[])": json_functions.delete_path,
-    "jsonb_set(jsonb, text[], jsonb, bool)": lambda text, path, new, create=True: json_functions.set_path(
+    "jsonb || jsonb": json_changes.concatenate,
+    "jsonb_concat(jsonb, jsonb)": json_changes.concatenate,
+    "jsonb - text": json_changes.delete_key,
+    "jsonb - text[]": json_changes.delete_keys,
+    "jsonb - int4": json_changes.delete_index,
+    "jsonb #- text[]": json_changes.delete_path,
+    "jsonb_delete_path(jsonb, text[])": json_changes.delete_path,
+    "jsonb_set(jsonb, text[], jsonb, bool)": lambda text, path, new, create=True: json_changes.set_path(
         text, path, new, create
     ),
-    "jsonb_insert(jsonb, text[], jsonb, bool)": lambda text, path, new, after=False: json_functions.insert_path(
+    "jsonb_insert(jsonb, text[], jsonb, bool)": lambda text, path, new, after=False: json_changes.insert_path(
         text, path, new, after
     ),
-    "jsonb_strip_nulls(jsonb, bool)": lambda text, in_arrays=False: json_functions.strip_nulls(text, in_arrays),
+    "jsonb_strip_nulls(jsonb, bool)": lambda text, in_arrays=False: json_changes.strip_nulls(text, in_arrays),
     "jsonb_pretty(jsonb)": json_functions.pretty,
     "{json}_typeof({json})": _type_of,
     "{json}_array_length({json})": _length,

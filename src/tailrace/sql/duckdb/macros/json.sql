@@ -39,3 +39,4 @@ CREATE MACRO float8_of_number(t) AS CASE
     WHEN isinf(TRY_CAST(t AS DOUBLE)) OR TRY_CAST(t AS DOUBLE) IS NULL OR (TRY_CAST(t AS DOUBLE) = 0 AND regexp_matches(t, '[1-9]'))
     THEN CASE WHEN t IS NULL THEN NULL ELSE fail('22003', 'the number is out of range for type double precision') END
     ELSE TRY_CAST(t AS DOUBLE) END;
+CREATE MACRO numeric_json(t) AS CASE WHEN contains(t, 'n') OR contains(t, 'N') THEN '"' || t || '"' ELSE t END;
