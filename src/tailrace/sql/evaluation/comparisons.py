@@ -9,7 +9,7 @@ from typing import Any
 from tailrace.sql.analysis.interval_texts import Interval
 from tailrace.sql.analysis.tree import Call
 from tailrace.sql.analysis.types import SqlType
-from tailrace.sql.duckdb.json_functions import sort_key
+from tailrace.sql.duckdb.json_functions import sort_key as jsonb_key
 from tailrace.sql.evaluation.functions import ByCall, Entry, Function
 
 Key = Callable[[Any], Any]
@@ -85,7 +85,7 @@ _KEYS: dict[str, Key] = {
     "date": as_moment,
     "timestamp": as_moment,
     "timestamptz": as_moment,
-    "jsonb": sort_key,
+    "jsonb": jsonb_key,
 }
 
 
