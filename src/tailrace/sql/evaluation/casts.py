@@ -11,6 +11,7 @@ from tailrace.sql.analysis.input_texts import read_text
 from tailrace.sql.analysis.interval_texts import Interval
 from tailrace.sql.analysis.json_documents import document_text, read_document
 from tailrace.sql.analysis.types import FLOATS, INTEGERS, TEXTS, SqlType, digits_of
+from tailrace.sql.duckdb.text_functions import name_of_text
 from tailrace.sql.evaluation.functions import EvaluationError, Function
 from tailrace.sql.evaluation.output_texts import cast_printer
 
@@ -46,6 +47,8 @@ def _to_text(source: SqlType, target: SqlType, is_explicit: bool) -> Function:
     if target.name == "bpchar" and source.name == "bpchar" and length is None:
         return _unchanged
     printed: Function = _unchanged if source.name in ("text", "varchar", "name") else cast_printer(source)
+    if target.name == "name":
+        return lambda value: name_of_text(printed(value))
     if length is None:
         return printed
     limit = length

@@ -36,6 +36,9 @@ def _left(text: str, count: int) -> str:
 
 
 def _right(text: str, count: int) -> str:
+    if count == -(1 << 31):
+        # The negative of it is itself in PostgreSQL.
+        return text
     return text[max(len(text) - count, 0) :] if count >= 0 else text[-count:]
 
 
@@ -115,7 +118,7 @@ def _character(code: int) -> str:
     if code == 0:
         raise EvaluationError("54000", "null character not permitted")
     if code < 0:
-        raise EvaluationError("54000", "character number must be positive")
+        raise EvaluationError("22023", "character number must be positive")
     if code > _MAX_CODE_POINT:
         raise EvaluationError("54000", f"requested character too large for encoding: {code}")
     if 0xD800 <= code <= 0xDFFF:

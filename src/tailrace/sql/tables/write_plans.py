@@ -5,7 +5,7 @@ as PostgreSQL does (`pushdown`), and everything else is evaluated row by row. Th
 as they are written, so that no hook of SQLite is needed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -58,7 +58,6 @@ class WritePlan:
         self.kind = _KINDS[type(write)]
         self.table = table
         self._rows = _TableColumns(table)
-        self._layout = _Layout(table, {write.target: 0})
         self._returning: Sequence[tuple[Evaluate, Callable[[Any], object]]] = ()
         self.columns: Sequence[ResultColumn] = ()
         self.types: Sequence[SqlType] = [one.expression.type for one in write.returning]
@@ -69,6 +68,7 @@ class WritePlan:
             self._returning = [
                 (compile_expression(one.expression, layout), result_converter(one.expression.type)) for one in write.returning
             ]
+            self._load = self._rows.loader(layout.used)
             self.columns = [ResultColumn(one.name, to_column(one.expression.type)) for one in write.returning]
 
     def run(self, context: WriteContext, parameters: Sequence[object], now: datetime) -> WriteOutcome:
@@ -79,7 +79,7 @@ class WritePlan:
         self, old: StoredRow | None, new: StoredRow | None, tail: Sequence[object], into: list[tuple[object, ...]]
     ) -> None:
         if self._returning:
-            row = [*self._rows.load(old), *self._rows.load(new), *tail]
+            row = [*self._load(old), *self._load(new), *tail]
             into.append(tuple(convert(evaluate(row)) for evaluate, convert in self._returning))
 
 
@@ -103,6 +103,7 @@ class InsertPlan(WritePlan):
             both = _Layout(table, {write.target: 0, write.conflict.excluded: width}, width=2 * width)
             self._change = _RowChange(write.conflict.assignments, table, self._rows, both)
             self._where = None if write.conflict.where is None else compile_expression(write.conflict.where, both)
+            self._load_both = self._rows.loader(both.used)
 
     def run(self, context: WriteContext, parameters: Sequence[object], now: datetime) -> WriteOutcome:
         tail = (*parameters, now)
@@ -125,7 +126,7 @@ class InsertPlan(WritePlan):
                             CARDINALITY_VIOLATION, "ON CONFLICT DO UPDATE command cannot affect row a second time"
                         )
                     seen.add(key)
-                    both = [*self._rows.load(old), *self._rows.load(new), *tail]
+                    both = [*self._load_both(old), *self._load_both(new), *tail]
                     if self._where is not None and not self._where(both):
                         continue
                     new = self._change.run(context, old, both)
@@ -157,8 +158,10 @@ class InsertPlan(WritePlan):
 class UpdatePlan(WritePlan):
     def __init__(self, write: AnalyzedUpdate, table: Table) -> None:
         super().__init__(write, table)
-        self._search = _Search(write.where, table, write.target, self._layout, self._rows)
-        self._change = _RowChange(write.assignments, table, self._rows, self._layout)
+        self._search = _Search(write.where, table, write.target, self._rows)
+        layout = _Layout(table, {write.target: 0})
+        self._change = _RowChange(write.assignments, table, self._rows, layout)
+        self._load_old = self._rows.loader(layout.used)
 
     def run(self, context: WriteContext, parameters: Sequence[object], now: datetime) -> WriteOutcome:
         tail = (*parameters, now)
@@ -167,7 +170,7 @@ class UpdatePlan(WritePlan):
         for number, old in enumerate(found, 1):
             if number % _CHECK_EVERY_ROWS == 0:
                 context.check()
-            new = self._change.run(context, old, [*self._rows.load(old), *tail])
+            new = self._change.run(context, old, [*self._load_old(old), *tail])
             self._returned(old, new, tail, returned)
         return WriteOutcome(len(found), returned)
 
@@ -175,7 +178,7 @@ class UpdatePlan(WritePlan):
 class DeletePlan(WritePlan):
     def __init__(self, write: AnalyzedDelete, table: Table) -> None:
         super().__init__(write, table)
-        self._search = _Search(write.where, table, write.target, self._layout, self._rows)
+        self._search = _Search(write.where, table, write.target, self._rows)
         self._delete_sql = delete_sql(table)
 
     def run(self, context: WriteContext, parameters: Sequence[object], now: datetime) -> WriteOutcome:
@@ -215,9 +218,12 @@ class _Layout:
     def __init__(self, table: Table, starts: Mapping[int, int], width: int | None = None) -> None:
         self._places = {column.name: at for at, column in enumerate(table.columns)}
         self._starts = starts
+        self.used: set[str] = set()
+        """The columns that expressions refer to."""
         self._width = max(starts.values(), default=0) + len(table.columns) if width is None else width
 
     def column(self, reference: ColumnReference) -> int:
+        self.used.add(reference.column)
         return self._starts[reference.relation] + self._places[reference.column]
 
     def parameter(self, number: int) -> int:
@@ -233,20 +239,25 @@ class _TableColumns:
 
     def __init__(self, table: Table) -> None:
         self.places = {column.name: at for at, column in enumerate(table.columns)}
-        self._loads = [(at, load) for at, column in enumerate(table.columns) if (load := _load(column.type)) is not None]
+        self._loads = {column.name: (at, load) for at, column in enumerate(table.columns) if (load := _load(column.type))}
         self._nulls = [None] * len(table.columns)
         key = " AND ".join(f"{quoted(name)} = ?" for name in table.primary_key)
         self._get_sql = f"SELECT * FROM {quoted(table.name)} WHERE {key}"  # noqa: S608
 
-    def load(self, row: StoredRow | None) -> list[Any]:
-        """Return the values of a row; nulls if there is none."""
-        if row is None:
-            return self._nulls
-        values: list[Any] = list(row)
-        for at, load in self._loads:
-            if values[at] is not None:
-                values[at] = load(values[at])
-        return values
+    def loader(self, used: Collection[str]) -> Callable[[StoredRow | None], list[Any]]:
+        """Return a function that returns the values of a row, or nulls for no row. Only the columns in use are converted."""
+        loads = [one for name, one in self._loads.items() if name in used]
+
+        def load(row: StoredRow | None) -> list[Any]:
+            if row is None:
+                return self._nulls
+            values: list[Any] = list(row)
+            for at, convert in loads:
+                if values[at] is not None:
+                    values[at] = convert(values[at])
+            return values
+
+        return load
 
     def get(self, connection: apsw.Connection, key: tuple[StoredValue, ...]) -> StoredRow | None:
         return next(iter(connection.execute(self._get_sql, key)), None)
@@ -310,14 +321,15 @@ class _RowChange:
 class _Search:
     """Finds the rows that a condition is true for."""
 
-    def __init__(self, where: Expression | None, table: Table, target: int, layout: _Layout, rows: _TableColumns) -> None:
+    def __init__(self, where: Expression | None, table: Table, target: int, rows: _TableColumns) -> None:
         pushed, is_whole = pushed_conditions(where, table, target)
-        self._rows = rows
         self._all_sql = f"SELECT * FROM {quoted(table.name)}"  # noqa: S608
         self._sql = f"{self._all_sql} WHERE {' AND '.join(one.sql for one in pushed)}" if pushed else self._all_sql
         constants = _Layout(table, {}, width=0)
         self._bound = [(compile_expression(value, constants), store) for one in pushed for value, store in one.values]
+        layout = _Layout(table, {target: 0})
         self._where = None if where is None else compile_expression(where, layout)
+        self._load = rows.loader(layout.used)
         self._is_whole = is_whole
 
     def find(self, context: WriteContext, tail: Sequence[object]) -> list[StoredRow]:
@@ -335,7 +347,7 @@ class _Search:
         for number, row in enumerate(context.connection.execute(sql, bound), 1):
             if number % _CHECK_EVERY_ROWS == 0:
                 context.check()
-            if where is not None and not where([*self._rows.load(row), *tail]):
+            if where is not None and not where([*self._load(row), *tail]):
                 continue
             found.append(row)
             size += _ROW_BYTES + sum(len(cell) for cell in row if isinstance(cell, (str, bytes)))
