@@ -333,7 +333,8 @@ class ExpressionAnalyzer:
 
     def _unary(self, name: str, operand: Expression, location: int) -> Expression:
         if name == "-" and isinstance(operand, Constant) and isinstance(operand.value, Decimal):
-            return Constant(operand.type, operand.value.copy_negate() if operand.value else operand.value, location=location)
+            value = operand.value
+            return Constant(operand.type, value.copy_negate() if value and not value.is_nan() else value, location=location)
         return self.operator(name, [operand], location)
 
     def _in_list(self, fields: Node, scope: Scope, *, is_negated: bool) -> Expression:
@@ -509,8 +510,8 @@ class ExpressionAnalyzer:
             precision, scale = modifiers[0], modifiers[1] if len(modifiers) > 1 else 0
             if precision is None or scale is None or not 1 <= precision <= _MAX_NUMERIC_PRECISION:
                 raise AnalysisError("22023", f"NUMERIC precision {precision} must be between 1 and 1000", location)
-            if not 0 <= scale <= precision:
-                raise UnsupportedError("a NUMERIC scale must be between 0 and the precision", location)
+            if not -_MAX_NUMERIC_PRECISION <= scale <= _MAX_NUMERIC_PRECISION:
+                raise AnalysisError("22023", f"NUMERIC scale {scale} must be between -1000 and 1000", location)
             return SqlType("numeric", precision, scale)
         if name in ("varchar", "bpchar"):
             shown = "varchar" if name == "varchar" else "char"
@@ -835,7 +836,9 @@ def _number(text: str, location: int) -> Constant:
 
 def _typed(target: SqlType, value: object) -> SqlType:
     """Return the type of a constant: that of a numeric has the digits of its value."""
-    if target.name == "numeric" and isinstance(value, Decimal) and value.is_finite():
+    if target.name == "numeric" and isinstance(value, Decimal):
+        if not value.is_finite():
+            return NUMERIC
         _, digits, exponent = value.as_tuple()
         scale = max(0, -int(exponent))
         return SqlType("numeric", max(len(digits) + max(0, int(exponent)), scale, 1), scale)

@@ -18,8 +18,9 @@ from tailrace.sql.analysis.json_documents import document_text, read_document
 from tailrace.sql.analysis.types import SqlType
 
 _SPACES = " \t\n\r\v\f"
-_INTEGER = re.compile(r"[+-]?(\d+(_\d+)*|0[xX](_?[0-9a-fA-F]+)+|0[oO](_?[0-7]+)+|0[bB](_?[01]+)+)")
-_NUMBER = re.compile(r"[+-]?(\d+(_\d+)*(\.(\d+(_\d+)*)?)?|\.\d+(_\d+)*)([eE][+-]?\d+)?")
+_INTEGER = re.compile(r"[+-]?(\d+(_\d+)*|0[xX](_?[0-9a-fA-F]+)+|0[oO](_?[0-7]+)+|0[bB](_?[01]+)+)", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(\d+(_\d+)*(\.(\d+(_\d+)*)?)?|\.\d+(_\d+)*)([eE][+-]?\d+)?", re.ASCII)
+_HEXADECIMAL = re.compile(r"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)([pP][+-]?\d+)?", re.ASCII)
 _MAX_EXPONENT = 200_000
 _MAX_WHOLE_DIGITS = 131_072
 _MAX_SCALE = 16_383
@@ -69,14 +70,17 @@ def _float(text: str, wanted: SqlType) -> float:
     named = word.lower()
     if named[1 if named[:1] in ("+", "-") else 0 :] in ("nan", "infinity", "inf"):
         return float(named)
-    if re.fullmatch(r"[+-]?0[xX].*", word):
-        raise UnsupportedError(f'the {wanted} "{word}" is not supported in hexadecimal')
-    if not _NUMBER.fullmatch(word) or "_" in word:
+    is_hexadecimal = _HEXADECIMAL.fullmatch(word) is not None
+    if not is_hexadecimal and (not _NUMBER.fullmatch(word) or "_" in word):
         raise _invalid(text, wanted)
-    value = float(word)
+    try:
+        value = float.fromhex(word) if is_hexadecimal else float(word)
+    except OverflowError:
+        value = float("inf")
     if wanted.name == "float4":
         value = _as_float4(value)
-    is_zero = not re.search("[1-9]", re.split("[eE]", word)[0])
+    mantissa = re.split("p" if is_hexadecimal else "e", word.lower())[0]
+    is_zero = not re.search("[1-9a-f]" if is_hexadecimal else "[1-9]", mantissa)
     if value in (float("inf"), float("-inf")) or (not value and not is_zero):
         raise AnalysisError(OUT_OF_RANGE, f'"{text}" is out of range for type {wanted}')
     return value
@@ -87,7 +91,7 @@ def _as_float4(value: float) -> float:
         (rounded,) = struct.unpack("f", struct.pack("f", value))
     except OverflowError:
         return float("inf")
-    return value if rounded else 0.0
+    return float(rounded) if not rounded or rounded in (float("inf"), float("-inf")) else value
 
 
 def _numeric(text: str, wanted: SqlType) -> Decimal:

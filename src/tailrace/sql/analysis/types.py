@@ -124,7 +124,8 @@ def to_column(sql_type: SqlType) -> ColumnType:
     if sql_type.is_array:
         return ColumnType("list", element=to_column(sql_type.element))
     if sql_type.name == "numeric":
-        return ColumnType("decimal", precision=sql_type.precision, scale=sql_type.scale)
+        precision, scale = digits_of(sql_type) or (None, None)
+        return ColumnType("decimal", precision=precision, scale=scale)
     return ColumnType(_TO_COLUMN[sql_type.name])
 
 
@@ -133,5 +134,6 @@ def digits_of(sql_type: SqlType) -> tuple[int, int] | None:
     if sql_type.name in _DIGITS:
         return _DIGITS[sql_type.name], 0
     if sql_type.name == "numeric" and sql_type.precision is not None and sql_type.scale is not None:
-        return sql_type.precision, sql_type.scale
+        # A scale outside of the precision rounds before the point, or leaves no place for some digits after it.
+        return (sql_type.precision, sql_type.scale) if 0 <= sql_type.scale <= sql_type.precision else None
     return None

@@ -93,7 +93,8 @@ def _sums(x: Doubles, y: Doubles) -> tuple[float, float, float]:
         both_finite = is_finite and bool(np.isfinite(y).all())
     if (is_finite and not (math.isfinite(total) and math.isfinite(squares))) or (both_finite and not math.isfinite(products)):
         raise NumericError(_OVERFLOW)
-    return total, squares if is_finite else math.nan, products if both_finite else math.nan
+    # Sums begin with zero, so that they are never minus zero.
+    return total + 0.0, squares + 0.0 if is_finite else math.nan, products + 0.0 if both_finite else math.nan
 
 
 def float4_sum(values: list[float | None]) -> float | None:
@@ -179,7 +180,7 @@ def _of_degrees(function: str) -> Callable[[float], float]:
 
 
 def _ratio(a: float, b: float) -> float:
-    return a / b if b else math.inf
+    return a / b if b else math.copysign(math.inf, b)
 
 
 def _inverse(function: str) -> Callable[[float], float]:

@@ -1,6 +1,7 @@
 """Casts between numbers, and from texts to numbers."""
 
 from tailrace.sql.analysis.types import SqlType, digits_of
+from tailrace.sql.duckdb.templates import decimal_text
 
 _FLOAT_DIGITS = 15
 """A decimal of so many digits is divided by a power of ten without a second rounding."""
@@ -43,8 +44,6 @@ _LOOSE: dict[str, str] = {
     "int2": "CAST({0} AS VARCHAR)",
     "int4": "CAST({0} AS VARCHAR)",
     "int8": "CAST({0} AS VARCHAR)",
-    "numeric": "CAST({0} AS VARCHAR)",
-    "loose": "{0}",
     "float4": "numeric_of_float4({0})",
     "float8": "numeric_of_float8({0})",
     "text": "numeric_of_text({0})",
@@ -63,7 +62,7 @@ def number_cast(source: SqlType, target: SqlType, loose_source: bool, loose_targ
 
 
 def _to_numeric(source: SqlType, target: SqlType, loose_source: bool, loose_target: bool) -> str | None:
-    loose = _LOOSE.get("loose" if loose_source else source.name)
+    loose = decimal_text("{0}", source) if source.name == "numeric" else _LOOSE.get(source.name)
     if loose is None:
         return None
     if loose_target:
@@ -83,12 +82,10 @@ def _to_numeric(source: SqlType, target: SqlType, loose_source: bool, loose_targ
         whole = precision - scale + (1 if target.scale < scale else 0)
         if whole <= target.precision - target.scale:
             return "CAST({0} AS {type})"
-        value = "{0}"
+        value, failure = "{0}", "fail('22003', 'numeric field overflow')"
     else:
-        value = loose
-    return (
-        f"coalesce(TRY_CAST({value} AS {{type}}), CASE WHEN {{0}} IS NOT NULL THEN fail('22003', 'numeric field overflow') END)"
-    )
+        value, failure = loose, f"no_decimal({loose})"
+    return f"coalesce(TRY_CAST({value} AS {{type}}), CASE WHEN {{0}} IS NOT NULL THEN {failure} END)"
 
 
 def _from_loose(target: SqlType) -> str | None:

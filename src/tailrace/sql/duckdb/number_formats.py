@@ -5,7 +5,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
 
-from tailrace.sql.duckdb.numerics import NumericError, multiply, rounded, text_of
+from tailrace.sql.duckdb.numerics import EXACT, NumericError, at_scale, multiply, rounded, text_of
 
 _PATTERNS = ("EEEE", "FM", "MI", "PL", "PR", "RN", "SG", "SP", "TH", ",", ".", "0", "9", "B", "C", "D", "G", "L", "S", "V")
 _MAX_FORMAT = 1_000
@@ -149,7 +149,12 @@ def format_numeric(text: str, form_text: str) -> str:
     if form.has("RN"):
         return _written(form, _roman(int(rounded(value, 0)) if value.is_finite() else 0), 0, form.before, "")
     if form.has("EEEE"):
-        return _scientific(f"{value:+.{form.after}e}" if value else f"{0:+.{form.after}e}", form, value.is_finite())
+        if not value.is_finite():
+            return _scientific("", form, False)
+        # As in PostgreSQL, a mantissa that rounding makes 10 stays so.
+        exponent = value.adjusted() if value else 0
+        mantissa = at_scale(value.scaleb(-exponent, EXACT), form.after)
+        return _scientific(f"{mantissa:+f}e{exponent:+03}", form, True)
     if form.has("V"):
         value = multiply(value, Decimal(10) ** form.shifted)
     return _laid_out(form, text_of(rounded(value, form.after)), form.after)
@@ -276,7 +281,8 @@ class _Writer:
     def run(self) -> str:
         for item in self._form.items:
             self._item(item)
-        return "".join(self._out)
+        # Where the digits of the number do not reach the end of the format, the text ends.
+        return "".join(self._out).partition("\0")[0]
 
     def _item(self, item: FormatItem) -> None:
         out = self._out
@@ -353,7 +359,7 @@ class _Writer:
         elif self._is_bare_zero():
             out.append(" " if not self._fill else "0" if ends_at_point else "")
         else:
-            out.append(char)
+            out.append(char or "\0")
             self._in_number = True
         if char:
             self._at += 1
@@ -374,6 +380,8 @@ class _Writer:
 
 
 def _ordinal(digits: str) -> str:
+    if not digits[-1:].isdigit():
+        raise NumericError(f'[22P02] "{digits}" is not a number')
     if digits[-2:-1] == "1":
         return "th"
     return {"1": "st", "2": "nd", "3": "rd"}.get(digits[-1:], "th")

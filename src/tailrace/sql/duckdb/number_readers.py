@@ -29,7 +29,8 @@ def read_number(text: str, form_text: str) -> str | None:
 class _Reader:
     def __init__(self, form: NumberFormat, text: str) -> None:
         self._form = form
-        self._text = text
+        # Patterns read bytes; a character that they skip may have several.
+        self._text = text.encode().decode("latin-1")
         self._at = 0
         self._sign = " "
         self._digits = ""
@@ -45,7 +46,7 @@ class _Reader:
             char = self._text[self._at]
             match item.pattern:
                 case "":
-                    self._at += 1
+                    self._at += self._size()
                     continue
                 case "9" | "0" | "." | "D":
                     self._number(item.pattern)
@@ -76,8 +77,13 @@ class _Reader:
 
     def _skip(self, count: int) -> None:
         while count and not self._is_over() and self._text[self._at] not in _DATA:
-            self._at += 1
+            self._at += self._size()
             count -= 1
+
+    def _size(self) -> int:
+        """Return the bytes of the character that begins here."""
+        first = ord(self._text[self._at])
+        return 1 if first < 0xC0 else 2 if first < 0xE0 else 3 if first < 0xF0 else 4
 
     def _number(self, pattern: str) -> None:
         if self._text[self._at] == " ":

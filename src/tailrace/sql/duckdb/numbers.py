@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.tree import Call, Constant
 from tailrace.sql.analysis.types import SqlType, digits_of
-from tailrace.sql.duckdb.templates import MAX_PRECISION, Template, expanded, is_loose
+from tailrace.sql.duckdb.templates import MAX_PRECISION, Template, decimal_text, expanded, is_loose
 
+_DIGITS_OF_64_BITS = 18
 Render = Callable[[Sequence[str], Call], str]
 
 
@@ -17,12 +18,22 @@ def of_numerics(operator: str, name: str) -> Render:
         is_numeric = call.type.name == "numeric"
         loose_result = is_loose(call.type) if is_numeric else not _have_common_decimal(call)
         if not loose_result and not any(is_loose(one.type) for one in call.arguments):
-            text = operator.format(*arguments)
+            text = operator.format(*_wide_enough(arguments, call))
             return f"CAST({text} AS {_decimal(call.type)})" if is_numeric else text
         result = f"{name}({', '.join(_as_texts(arguments, call))})"
         return result if loose_result else f"CAST({result} AS {_decimal(call.type)})"
 
     return render
+
+
+def _wide_enough(arguments: Sequence[str], call: Call) -> Sequence[str]:
+    """Return the operands so that DuckDB computes with 128 bits where the result needs more than 64."""
+    first = call.arguments[0].type
+    if call.type.name != "numeric" or (call.type.precision or 0) <= _DIGITS_OF_64_BITS:
+        return arguments
+    if any((one.type.precision or 0) > _DIGITS_OF_64_BITS for one in call.arguments):
+        return arguments
+    return [f"CAST({arguments[0]} AS DECIMAL({_DIGITS_OF_64_BITS + 1}, {first.scale}))", *arguments[1:]]
 
 
 def of_texts(name: str) -> Render:
@@ -32,7 +43,7 @@ def of_texts(name: str) -> Render:
 
 def _as_texts(arguments: Sequence[str], call: Call) -> list[str]:
     return [
-        f"CAST({text} AS VARCHAR)" if argument.type.name == "numeric" and not is_loose(argument.type) else text
+        decimal_text(text, argument.type) if argument.type.name == "numeric" else text
         for text, argument in zip(arguments, call.arguments, strict=True)
     ]
 
@@ -151,8 +162,10 @@ NUMBERS: dict[str, Template] = expanded(
         "{int} * {int}": "({0} * {1})",
         "{int} / {int}": _divided("//", "int_div"),
         "{int} % {int}": _divided("%", "int_mod"),
+        # Unlike a sign, a difference fails where the smallest number is negated.
         "- int2": "(0::SMALLINT - {0})",
-        "- {int}": "(-{0})",
+        "- int4": "(0::INTEGER - {0})",
+        "- int8": "(0::BIGINT - {0})",
         "+ {int}": "{0}",
         "abs({int})": "abs({0})",
         "@ {int}": "abs({0})",

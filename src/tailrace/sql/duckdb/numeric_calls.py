@@ -7,7 +7,7 @@ from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, Decimal
 from tailrace.sql.analysis.errors import AnalysisError
 from tailrace.sql.analysis.input_texts import read_text
 from tailrace.sql.analysis.types import SqlType
-from tailrace.sql.duckdb import float_functions, number_formats, number_readers, numeric_functions, numerics
+from tailrace.sql.duckdb import float_functions, float_texts, number_formats, number_readers, numeric_functions, numerics
 from tailrace.sql.duckdb.numerics import NumericError, text_of
 from tailrace.sql.duckdb.vectorized import PythonFunction
 
@@ -185,6 +185,8 @@ NUMBER_FUNCTIONS: Sequence[PythonFunction] = (
     PythonFunction("float_width_bucket", float_functions.width_bucket, ("DOUBLE", "DOUBLE", "DOUBLE", "INTEGER"), "INTEGER"),
     *(PythonFunction(f"float_{name}", call, ("DOUBLE",), "DOUBLE") for name, call in float_functions.DEGREES.items()),
     PythonFunction("float_atan2d", float_functions.arc_tangent_of_two, ("DOUBLE", "DOUBLE"), "DOUBLE"),
+    PythonFunction("float4_text", float_texts.float4_text, ("DOUBLE",), "VARCHAR"),
+    PythonFunction("float8_long_text", float_texts.float8_text, ("DOUBLE",), "VARCHAR"),
     PythonFunction("float_erf", math.erf, ("DOUBLE",), "DOUBLE"),
     PythonFunction("float_erfc", math.erfc, ("DOUBLE",), "DOUBLE"),
     PythonFunction("format_numeric", number_formats.format_numeric, _TWO, "VARCHAR"),

@@ -45,7 +45,9 @@ def square_root(a: Decimal) -> Decimal:
 
 def _root(a: Decimal, scale: int) -> Decimal:
     """Return the square root, rounded to a scale."""
-    return at_scale(_context(max(a.adjusted(), 0) // 2 + scale + _GUARD_DIGITS).sqrt(a), scale)
+    # One digit more than needed decides how to round: a root is exact, or never lies in the middle.
+    root = math.isqrt(int(a.scaleb(2 * scale + 2, context=EXACT)))
+    return at_scale(Decimal((root + 5) // 10).scaleb(-scale, context=EXACT), scale)
 
 
 def exponential(a: Decimal) -> Decimal:

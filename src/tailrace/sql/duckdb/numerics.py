@@ -41,7 +41,7 @@ def text_of(value: Decimal) -> str:
             value = value.copy_abs()
         elif value.adjusted() >= _MAX_WHOLE_DIGITS:
             raise NumericError("[22003] value overflows numeric format")
-    return format(value, "f")
+    return "NaN" if value.is_nan() else format(value, "f")
 
 
 def read_numeric(text: str) -> str:

@@ -2,13 +2,12 @@
 
 from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.types import SqlType
-from tailrace.sql.duckdb.templates import is_loose
+from tailrace.sql.duckdb.templates import decimal_text
 
 _OUTPUT = {
     "int2": "CAST({0} AS VARCHAR)",
     "int4": "CAST({0} AS VARCHAR)",
     "int8": "CAST({0} AS VARCHAR)",
-    "numeric": "CAST({0} AS VARCHAR)",
     "float4": "float4_text({0})",
     "float8": "float8_text({0})",
     "bool": "CASE WHEN {0} THEN 't' WHEN NOT {0} THEN 'f' END",
@@ -34,8 +33,8 @@ _NEVER_QUOTED = frozenset(("int2", "int4", "int8", "numeric", "float4", "float8"
 
 def output_text(text: str, sql_type: SqlType) -> str:
     """Return the expression of a value's text as it is printed: that of a boolean is `t`."""
-    if is_loose(sql_type):
-        return text
+    if sql_type.name == "numeric":
+        return decimal_text(text, sql_type)
     if sql_type.is_array:
         item = output_text("item", sql_type.element)
         shown = f"coalesce({item}, 'NULL')" if sql_type.element.name in _NEVER_QUOTED else f"array_item_text({item})"

@@ -82,6 +82,7 @@ _TYPES = {
     "interval": "INTERVAL",
     "uuid": "UUID",
 }
+_SHORT_FRAME = 1_000
 _PLAIN_COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
 
 
@@ -428,7 +429,7 @@ class DuckDbRenderer:
     def _current_time(self, sql_type: SqlType) -> str:
         return self._cast_text(self._constant(self._now, SqlType("timestamptz")), SqlType("timestamptz"), sql_type)
 
-    def _aggregate(self, node: Aggregate, over: str) -> str:
+    def _aggregate(self, node: Aggregate, over: str, *, is_short_frame: bool = False) -> str:
         found = AGGREGATES.get(node.signature.key)
         if found is None:
             raise UnsupportedError(f"the function {node.signature.name} is not supported", node.location)
@@ -437,7 +438,7 @@ class DuckDbRenderer:
         within = [self._sorted(self.expression(key.expression), key) for key in node.within_group]
         condition = self.expression(node.condition) if node.condition is not None else None
         sorted_values = [self.expression(key.expression) for key in node.within_group]
-        return found(AggregateCall(node, arguments, keys, within, condition, over, sorted_values))
+        return found(AggregateCall(node, arguments, keys, within, condition, over, sorted_values, is_short_frame))
 
     def _window(self, node: WindowCall) -> str:
         parts = []
@@ -449,7 +450,7 @@ class DuckDbRenderer:
             parts.append(self._frame(node.frame))
         if not isinstance(node.call, Aggregate):
             raise UnsupportedError("this window function is not supported", node.location)
-        return self._aggregate(node.call, f" OVER ({' '.join(parts)})")
+        return self._aggregate(node.call, f" OVER ({' '.join(parts)})", is_short_frame=_is_short(node.frame))
 
     def _frame(self, frame: WindowFrame) -> str:
         start = f"{self.expression(frame.start_offset)} {frame.start}" if frame.start_offset is not None else frame.start
@@ -561,6 +562,15 @@ def _distinct(text: str, types: Sequence[SqlType]) -> str:
 
 def _members(group: Grouping) -> list[Expression]:
     return [*group.expressions, *(one for part in group.parts for one in _members(part))]
+
+
+def _is_short(frame: WindowFrame | None) -> bool:
+    """Return whether a frame has few rows, whatever the partition has."""
+    if frame is None or frame.mode != "ROWS" or "UNBOUNDED" in frame.start + frame.end:
+        return False
+    offsets = [one.argument if isinstance(one, Cast) else one for one in (frame.start_offset, frame.end_offset)]
+    sizes = [one.value if isinstance(one, Constant) else None for one in offsets if one is not None]
+    return all(isinstance(size, int) and size <= _SHORT_FRAME for size in sizes)
 
 
 def quoted(name: str) -> str:

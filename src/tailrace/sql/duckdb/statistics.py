@@ -13,6 +13,10 @@ _REGRESSIONS = (
 )  # fmt: skip
 _SQUARED_DIGITS = 14
 """Squares of decimals of so many digits can be added up without more than 38 digits."""
+_WIDE_DIGITS = 19
+"""DuckDB multiplies decimals of so many digits with 128 bits."""
+_LARGE = "1e140"
+"""Squares of doubles below this can be added up without an overflow."""
 
 
 def _plain(name: str) -> AggregateTemplate:
@@ -32,7 +36,7 @@ def _sum_of_integers(call: AggregateCall) -> str:
 
 def _sum_of_floats(call: AggregateCall) -> str:
     (value,) = call.arguments
-    total = call("sum", ordered=True)
+    total = _added(call, value)
     return (
         f"CASE WHEN NOT isfinite({total}) AND {call('bool_and', f'isfinite({value})')}"
         f" THEN fail('22003', 'value out of range: overflow') ELSE {total} END"
@@ -50,7 +54,20 @@ def _average(call: AggregateCall) -> str:
 
 
 def _average_of_floats(call: AggregateCall) -> str:
-    return f"({_sum_of_floats(call)} / {call('count')})"
+    """Return the average. PostgreSQL also adds up the squares, and fails if they overflow."""
+    value = f"CAST({call.arguments[0]} AS DOUBLE)"
+    largest = call("max", f"CASE WHEN isfinite({value}) THEN abs({value}) END")
+    return (
+        f"CASE WHEN {largest} >= {_LARGE}::DOUBLE THEN fail('0A000', 'avg of numbers beyond {_LARGE} is not supported')"
+        f" ELSE (0::DOUBLE + {_added(call, value)}) / {call('count')} END"
+    )
+
+
+def _added(call: AggregateCall, value: str) -> str:
+    """Return the sum of doubles. DuckDB adds up frames of windows in parts, and lists one number after the other."""
+    if call.is_short_frame:
+        return f"list_sum({call('list', value)})"
+    return call("sum", value, ordered=True)
 
 
 def _spread(kind: str) -> AggregateTemplate:
@@ -62,7 +79,7 @@ def _spread(kind: str) -> AggregateTemplate:
         if call.node.is_distinct or digits is None or digits[0] > _SQUARED_DIGITS:
             as_text = "{0}" if is_loose(call.node.arguments[0].type) else "CAST({0} AS VARCHAR)"
             return f"numeric_spread({_listed(call, as_text)}, '{kind}')"
-        number = f"CAST({value} AS DECIMAL({_SQUARED_DIGITS}, {digits[1]}))"
+        number = f"CAST({value} AS DECIMAL({_WIDE_DIGITS}, {digits[1]}))"
         sums = [f"CAST({call('sum', text)} AS VARCHAR)" for text in (value, f"{number} * {number}")]
         return f"numeric_spread_of({call('count')}, {sums[0]}, {sums[1]}, '{kind}')"
 

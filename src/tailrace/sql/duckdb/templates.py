@@ -51,6 +51,14 @@ def is_loose(sql_type: SqlType) -> bool:
     return sql_type.name == "numeric" and (digits is None or digits[0] > MAX_PRECISION)
 
 
+def decimal_text(text: str, sql_type: SqlType) -> str:
+    """Return the text of a numeric, which DuckDB writes without a zero before the point if no digit can stand there."""
+    if is_loose(sql_type):
+        return text
+    printed = f"CAST({text} AS VARCHAR)"
+    return f"with_zero({printed})" if sql_type.precision == sql_type.scale else printed
+
+
 class AggregateCall:
     """An aggregate that is to be written: `call('sum')` is the call of DuckDB's function with all clauses."""
 
@@ -63,12 +71,15 @@ class AggregateCall:
         condition: str | None,
         over: str,
         sorted_values: Sequence[str] = (),
+        is_short_frame: bool = False,
     ) -> None:
         self.node = node
         self.arguments = arguments
         self.within = within
         self.sorted_values = sorted_values
         """What `within` sorts by."""
+        self.is_short_frame = is_short_frame
+        """Whether it is computed over frames of few rows."""
         self._order = order
         self._condition = condition
         self._over = over

@@ -6,11 +6,11 @@ from decimal import Decimal
 from typing import Any
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
 from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.duckdb.float_texts import float4_text
 
 _MICROSECONDS_PER_SECOND = 1_000_000
 
@@ -45,7 +45,7 @@ def _converter(sql_type: SqlType) -> Callable[[Any], Any] | None:
 
 def _shortest(value: float) -> float:
     """Return the double that is written with as few digits as distinguish the float4."""
-    return float(str(np.float32(value)))
+    return float(float4_text(value))
 
 
 def _in_utc(value: datetime) -> datetime:

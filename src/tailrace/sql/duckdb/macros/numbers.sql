@@ -51,8 +51,7 @@ CREATE MACRO float_gamma(x) AS CASE
     WHEN gamma(x) = 0 THEN fail('22003', 'value out of range: underflow') ELSE gamma(x) END;
 CREATE MACRO float_lgamma(x) AS CASE
     WHEN isnan(x) OR isinf(x) THEN abs(x)
-    WHEN x <= 0 AND floor(x) = x THEN 'inf'::DOUBLE
-    WHEN isinf(lgamma(x)) THEN fail('22003', 'value out of range: overflow') ELSE lgamma(x) END;
+    WHEN (x <= 0 AND floor(x) = x) OR isinf(lgamma(x)) THEN fail('22003', 'value out of range: overflow') ELSE lgamma(x) END;
 CREATE MACRO bucket_of(x, thresholds) AS CASE
     WHEN len(list_filter(thresholds, lambda t: t IS NULL)) > 0 THEN fail('22004', 'thresholds array must not contain NULLs')
     WHEN thresholds <> list_sort(thresholds) THEN fail('0A000', 'width_bucket of thresholds that are not sorted is not supported')
