@@ -4,19 +4,20 @@ from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.tree import Constant, Parameter
 from tailrace.sql.duckdb.arrays import loose_items
 from tailrace.sql.duckdb.json import JSON_AGGREGATES
-from tailrace.sql.duckdb.keys import has_key
+from tailrace.sql.duckdb.keys import has_key, key_of
 from tailrace.sql.duckdb.statistics import STATISTICS
-from tailrace.sql.duckdb.templates import AggregateCall, AggregateTemplate, is_loose
+from tailrace.sql.duckdb.templates import AggregateCall, AggregateTemplate
 
 _ORDERED = (
-    "int2", "int4", "int8", "float4", "float8", "text", "bpchar", "bytea", "date", "time", "timestamp", "timestamptz",
+    "int2", "int4", "int8", "float4", "float8", "text", "bytea", "date", "time", "timestamp", "timestamptz",
     "interval", "anyarray",
 )  # fmt: skip
 
 
 def _count(call: AggregateCall) -> str:
-    if call.node.is_distinct and is_loose(call.node.arguments[0].type):
-        return call.of_keys("count", f"numeric_sort_key({call.arguments[0]})")
+    kind = call.node.arguments[0].type
+    if call.node.is_distinct and has_key(kind):
+        return call.of_keys("count", key_of(call.arguments[0], kind))
     return call("count")
 
 
@@ -59,6 +60,8 @@ AGGREGATES: dict[str, AggregateTemplate] = {
     "array_agg(anyarray)": _listed,
     **STATISTICS,
     **{f"{name}({kind})": _window(name) for name in ("min", "max") for kind in _ORDERED},
+    "min(bpchar)": lambda call: call.of_all("arg_min", call.arguments[0], key_of(call.arguments[0], call.node.type)),
+    "max(bpchar)": lambda call: call.of_all("arg_max", call.arguments[0], key_of(call.arguments[0], call.node.type)),
     "any_value(anyelement)": _window("any_value"),
     "bool_and(bool)": _window("bool_and"),
     "every(bool)": _window("bool_and"),

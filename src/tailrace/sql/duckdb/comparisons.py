@@ -13,6 +13,8 @@ def _comparisons() -> dict[str, Template]:
     entries: dict[str, Template] = {}
     for operator in _COMPARED:
         plain = f"({{0}} {operator} {{1}})"
+        for left, right in (("name", "name"), ("name", "text"), ("text", "name")):
+            entries[f"{left} {operator} {right}"] = plain
         # The spaces at the end of char(n) do not count.
         entries[f"bpchar {operator} bpchar"] = f"(rtrim({{0}}, ' ') {operator} rtrim({{1}}, ' '))"
         for kind in ("{int}", "{float}", "{moment}", "{string}"):

@@ -8,7 +8,7 @@ def has_key(sql_type: SqlType) -> bool:
     """Return whether equal values of a type may differ in DuckDB, so that they are compared and grouped by a key."""
     if sql_type.is_array:
         return has_key(sql_type.element)
-    return is_loose(sql_type) or sql_type.name in ("json", "jsonb")
+    return is_loose(sql_type) or sql_type.name in ("json", "jsonb", "bpchar")
 
 
 def key_of(text: str, sql_type: SqlType) -> str:
@@ -17,4 +17,7 @@ def key_of(text: str, sql_type: SqlType) -> str:
         return text
     if sql_type.is_array:
         return f"list_transform({text}, lambda keyed: {key_of('keyed', sql_type.element)})"
+    if sql_type.name == "bpchar":
+        # The spaces at the end of char(n) do not count.
+        return f"rtrim({text}, ' ')"
     return f"numeric_sort_key({text})" if is_loose(sql_type) else f"jsonb_sort_key({text})"

@@ -168,3 +168,7 @@ flag = (t = 'abc')
 b = 'abc'
 u > u
 CASE t WHEN 'abc' THEN 1 WHEN '' THEN 0 END
+t::name = word::name
+t::name < 'b'
+t::name = t
+word = word::name

@@ -66,3 +66,7 @@ SELECT DISTINCT ON (upper(word)) upper(word) AS w, id FROM v ORDER BY upper(word
 SELECT DISTINCT j FROM v;
 SELECT DISTINCT nums FROM v ORDER BY nums;
 SELECT count(*) AS c FROM (SELECT DISTINCT k, word FROM v) AS s;
+SELECT DISTINCT x FROM (VALUES ('a'::char(3)), ('a'::char(5))) AS q(x);
+SELECT x, count(*) AS n FROM (VALUES ('a'::char(3)), ('a'::char(5)), ('b'::char(5))) AS q(x) GROUP BY x ORDER BY x;
+SELECT word::char(8) AS w, count(*) AS n FROM v GROUP BY 1 ORDER BY 1;
+SELECT count(DISTINCT x) AS n, max(x) AS m FROM (VALUES ('a'::char(3)), ('a'::char(5))) AS q(x);
