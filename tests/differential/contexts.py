@@ -135,7 +135,7 @@ def touching_topic(query: str) -> str:
 def is_ordered(query: str) -> bool:
     try:
         tree = sqlglot.parse_one(query, dialect="postgres")
-    except SqlglotError:
+    except (SqlglotError, AssertionError):
         return bool(re.search(r"ORDER BY[^()]*$", query, re.IGNORECASE))
     return isinstance(tree, exp.Query) and tree.args.get("order") is not None
 

@@ -605,6 +605,8 @@ class ExpressionAnalyzer:
         found = self._find(name, arguments, fields, location)
         if found.signature.kind != "f":
             raise AnalysisError(GROUPING_ERROR, "aggregate functions are not allowed in functions in FROM", location)
+        if found.signature.key in _CURRENT_TIMES:
+            return CurrentTime(TIMESTAMPTZ, location=location)
         return self._called(found, arguments, location)
 
     def _ordered_set(
@@ -649,9 +651,9 @@ class ExpressionAnalyzer:
         window = self._queries.window(fields["over"])
         partition = [self.settle(self.analyze(node, scope)) for node in window.get("partitionClause", ())]
         order = [self.sort_key(node["SortBy"], scope) for node in window.get("orderClause", ())]
-        return WindowCall(call.type, call, partition, order, self._frame(window, scope), location=call.location)
+        return WindowCall(call.type, call, partition, order, self._frame(window, order, scope), location=call.location)
 
-    def _frame(self, window: Node, scope: Scope) -> WindowFrame | None:
+    def _frame(self, window: Node, order: Sequence[SortKey], scope: Scope) -> WindowFrame | None:
         options = window.get("frameOptions", 0)
         if not options & 0x00001:  # not written
             return None
@@ -669,9 +671,26 @@ class ExpressionAnalyzer:
             if name not in window:
                 return None
             found = self.analyze(window[name], scope)
-            return self.coerce(found, INT8) if mode != "RANGE" else self.settle(found)
+            return self.coerce(found, INT8) if mode != "RANGE" else self._range_offset(found, order)
 
         return WindowFrame(mode, start, end, offset("startOffset"), offset("endOffset"), excluded)  # type: ignore[arg-type]
+
+    def _range_offset(self, offset: Expression, order: Sequence[SortKey]) -> Expression:
+        """Return the offset of a RANGE frame, in the type that can be added to what the window is ordered by."""
+        if len(order) != 1:
+            raise AnalysisError(
+                WINDOWING_ERROR,
+                "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column",
+                offset.location,
+            )
+        ordered = order[0].expression.type
+        is_time = ordered.name in ("date", "interval", *_TYPES_WITH_DIGITS)
+        if offset.type == UNKNOWN:
+            return self.coerce(offset, INTERVAL if is_time else ordered.plain)
+        if is_time != (offset.type == INTERVAL):
+            types = f"column type {ordered} and offset type {offset.type}"
+            raise UnsupportedError(f"RANGE with offset PRECEDING/FOLLOWING is not supported for {types}", offset.location)
+        return offset
 
     def sort_key(self, fields: Node, scope: Scope) -> SortKey:
         """Return an item of ORDER BY inside an expression."""

@@ -1,22 +1,19 @@
-"""Formats of dates and times, such as `YYYY-MM-DD HH24:MI`: to_char, to_date and to_timestamp.
+"""Formats of dates and times, such as `YYYY-MM-DD HH24:MI`, and to_char. `datetime_readers.py` reads texts in them.
 
 A format is split into patterns and other characters as PostgreSQL splits it. Formats that DuckDB's `strftime` can express are
-left to it; functions of Python write and read the others, pattern by pattern.
+left to it; functions of Python write the others, pattern by pattern.
 """
 
-from calendar import isleap
 from collections.abc import Callable
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
-from tailrace.sql.analysis.errors import DATETIME_OVERFLOW, INVALID_DATETIME
-
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001
-_MONTHS = (
+MONTH_NAMES = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+DAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII")
 _UPPER = (
     "A.D.", "A.M.", "AD", "AM", "B.C.", "BC", "CC", "DAY", "DDD", "DD", "DY", "D", "FF1", "FF2", "FF3", "FF4", "FF5",
@@ -25,13 +22,11 @@ _UPPER = (
     "YYY", "YY", "Y",
 )  # fmt: skip
 _PATTERNS = sorted({*_UPPER, *(name.lower() for name in _UPPER), "Day", "Dy", "Month", "Mon"}, key=len, reverse=True)
-_NOT_DIGITS = frozenset(("A.D.", "A.M.", "AD", "AM", "B.C.", "BC", "DAY", "DY", "MONTH", "MON", "OF", "P.M.", "PM", "RM", "TZ"))
 _STRFTIME = {
     "YYYY": "%Y", "MM": "%m", "DD": "%d", "HH24": "%H", "HH12": "%I", "HH": "%I", "MI": "%M", "SS": "%S",
     "MS": "%g", "US": "%f", "Mon": "%b", "Dy": "%a", "DDD": "%j", "YY": "%y", "AM": "%p", "PM": "%p",
     "IYYY": "%G", "IW": "%V", "ID": "%u",
 }  # fmt: skip
-_MAX_TEXT = 10_000
 
 
 class DatetimeFormatError(Exception):
@@ -52,7 +47,7 @@ class Pattern(NamedTuple):
     @property
     def is_separator(self) -> bool:
         """Return whether it is a space or a punctuation mark, which may be missing in a text that is read."""
-        return not self.name and not self.is_quoted and (self.text.isspace() or _is_separator(self.text))
+        return not self.name and not self.is_quoted and (self.text.isspace() or is_separator(self.text))
 
 
 @lru_cache(256)
@@ -141,10 +136,10 @@ def _shown(part: Pattern, moment: datetime, zone: str) -> str:
             era = "A.D." if "." in key else "AD"
             return era if name == key else era.lower()
         case "MONTH" | "DAY":
-            word = _cased(_MONTHS[moment.month - 1] if key == "MONTH" else _DAYS[moment.weekday()], name)
+            word = _cased(MONTH_NAMES[moment.month - 1] if key == "MONTH" else DAY_NAMES[moment.weekday()], name)
             return word if part.is_fill else word.ljust(9)
         case "MON" | "DY":
-            return _cased((_MONTHS[moment.month - 1] if key == "MON" else _DAYS[moment.weekday()])[:3], name)
+            return _cased((MONTH_NAMES[moment.month - 1] if key == "MON" else DAY_NAMES[moment.weekday()])[:3], name)
         case "RM":
             roman = _ROMAN[moment.month - 1] if name == key else _ROMAN[moment.month - 1].lower()
             return roman if part.is_fill else roman.ljust(4)
@@ -237,173 +232,5 @@ def interval_chars(months: int, days: int, micros: int, picture: str) -> str:
     return result
 
 
-# Reading
-
-
-def read_chars(text: str, picture: str) -> int:
-    """Return the microseconds since 1970 of a text in a format."""
-    if len(text) > _MAX_TEXT:
-        raise DatetimeFormatError("[0A000] a text of more than 10,000 characters is not read as a date")
-    reader = _Reader(text)
-    reader.read(patterns_of(picture))
-    return reader.micros()
-
-
-class _Reader:
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-        self._parts: dict[str, int] = {}
-        self._is_afternoon: bool | None = None
-        self._has_12_hours = False
-
-    def read(self, parts: tuple[Pattern, ...]) -> None:
-        skipped = 0
-        for index, part in enumerate(parts):
-            if self._at >= len(self._text):
-                return
-            if part.name or index == 0:
-                skipped += self._skip_spaces()
-                if self._at >= len(self._text) and part.name:
-                    return
-            if part.is_separator:
-                skipped -= 1
-                character = self._text[self._at : self._at + 1]
-                if character and (character in " \t\n\r\v\f" or _is_separator(character)):
-                    self._at += 1
-                    skipped += 1
-            elif not part.name:
-                if skipped > 0:
-                    skipped -= 1
-                else:
-                    self._at += 1
-            else:
-                self._field(part, _is_delimited(parts, index))
-                skipped = self._skip_spaces()
-
-    def micros(self) -> int:
-        parts = self._parts
-        hour = parts.get("hour", 0)
-        if self._has_12_hours:
-            if "hour" in parts and not 1 <= hour <= 12:
-                raise DatetimeFormatError(f'[{INVALID_DATETIME}] hour "{hour}" is invalid for the 12-hour clock')
-            hour = hour % 12 + (12 if self._is_afternoon else 0) if "hour" in parts else hour
-        if "seconds of day" in parts:
-            hour, rest = divmod(parts["seconds of day"], 3600)
-            parts = {**parts, "minute": rest // 60, "second": rest % 60}
-        minute, second, fraction = (
-            parts.get("minute", 0),
-            parts.get("second", 0),
-            parts.get("ms", 0) * 1000 + parts.get("us", 0),
-        )
-        if not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60 and 0 <= fraction < 1_000_000):
-            raise self._overflow()
-        day = self._date().toordinal() - date(1970, 1, 1).toordinal()
-        return (((day * 24 + hour) * 60 + minute) * 60 + second) * 1_000_000 + fraction
-
-    def _date(self) -> date:
-        parts = self._parts
-        year, month, day = parts.get("year", 0), parts.get("month", 1), parts.get("day", 1)
-        if not 1 <= year <= 9999:
-            raise DatetimeFormatError(f'[0A000] the date "{self._text}" is outside of the years 1 to 9999')
-        if "day of year" in parts:
-            if "month" in parts or "day" in parts:
-                raise DatetimeFormatError("[0A000] DDD together with a month or a day is not supported")
-            if not 1 <= parts["day of year"] <= 365 + isleap(year):
-                raise self._overflow()
-            return date(year, 1, 1) + timedelta(days=parts["day of year"] - 1)
-        try:
-            return date(year, month, day)
-        except ValueError:
-            raise self._overflow() from None
-
-    def _field(self, part: Pattern, is_delimited: bool) -> None:
-        key = part.name.upper()
-        if part.ordinal or key == "FX":
-            raise DatetimeFormatError(f"[0A000] {part.ordinal or key} is not supported in formats that are read")
-        if key in _READ_NUMBERS:
-            name, width = _READ_NUMBERS[key]
-            value, length = self._integer(width, part.name, is_delimited or part.is_fill)
-            if key in ("HH", "HH12"):
-                self._has_12_hours = True
-            if key in ("YYY", "YY", "Y") and length < 4:
-                value = _full_year(value)
-            if key in ("MS", "US"):
-                value *= 10 ** (width - length) if length < width else 1
-            self._set(name, value)
-        elif key in ("MONTH", "MON"):
-            self._set("month", 1 + self._word([name if key == "MONTH" else name[:3] for name in _MONTHS], part.name))
-        elif key in ("DAY", "DY"):
-            self._word([name if key == "DAY" else name[:3] for name in _DAYS], part.name)
-        elif key in ("AM", "PM", "A.M.", "P.M."):
-            halves = ("A.M.", "P.M.") if "." in key else ("AM", "PM")
-            self._is_afternoon = bool(self._word(halves, part.name))
-            self._has_12_hours = True
-        else:
-            raise DatetimeFormatError(f"[0A000] the pattern {part.name} is not supported in formats that are read")
-
-    def _set(self, name: str, value: int) -> None:
-        if self._parts.setdefault(name, value) != value:
-            raise DatetimeFormatError(f'[{INVALID_DATETIME}] conflicting values for "{name}" field in formatting string')
-
-    def _integer(self, width: int, name: str, is_delimited: bool) -> tuple[int, int]:
-        """Read a number: all digits if something else follows it, else exactly as many as the pattern has."""
-        self._skip_spaces()
-        start = self._at
-        end = start + 1 if self._text[start : start + 1] in ("+", "-") else start
-        limit = len(self._text) if is_delimited else min(start + width, len(self._text))
-        first = end
-        while end < limit and self._text[end] in "0123456789":
-            end += 1
-        if not is_delimited and len(self._text) - start < width:
-            raise DatetimeFormatError(f'[{INVALID_DATETIME}] source string too short for "{name}" formatting field')
-        if end == first or (not is_delimited and end - start < width):
-            shown = self._text[start : start + width]
-            raise DatetimeFormatError(f'[{INVALID_DATETIME}] invalid value "{shown}" for "{name}"')
-        if end - first > 9:
-            raise DatetimeFormatError(f'[{DATETIME_OVERFLOW}] value for "{name}" in source string is out of range')
-        self._at = end
-        return int(self._text[start:end]), end - start
-
-    def _word(self, words: "list[str] | tuple[str, ...]", name: str) -> int:
-        rest = self._text[self._at :].lower()
-        for at, word in enumerate(words):
-            if rest.startswith(word.lower()):
-                self._at += len(word)
-                return at
-        raise DatetimeFormatError(f'[{INVALID_DATETIME}] invalid value "{self._text[self._at :][:10]}" for "{name}"')
-
-    def _skip_spaces(self) -> int:
-        start = self._at
-        while self._at < len(self._text) and self._text[self._at] in " \t\n\r\v\f":
-            self._at += 1
-        return self._at - start
-
-    def _overflow(self) -> DatetimeFormatError:
-        return DatetimeFormatError(f'[{DATETIME_OVERFLOW}] date/time field value out of range: "{self._text}"')
-
-
-_READ_NUMBERS = {
-    "YYYY": ("year", 4), "YYY": ("year", 3), "YY": ("year", 2), "Y": ("year", 1), "MM": ("month", 2), "DD": ("day", 2),
-    "DDD": ("day of year", 3), "HH24": ("hour", 2), "HH12": ("hour", 2), "HH": ("hour", 2), "MI": ("minute", 2),
-    "SS": ("second", 2), "MS": ("ms", 3), "US": ("us", 6), "SSSS": ("seconds of day", 5), "SSSSS": ("seconds of day", 5),
-}  # fmt: skip
-
-
-def _full_year(year: int) -> int:
-    """Return the year of fewer than four digits that is nearest to 2020."""
-    return year + (2000 if year < 70 else 1900 if year < 100 else 2000 if year < 520 else 1000)
-
-
-def _is_delimited(parts: tuple[Pattern, ...], index: int) -> bool:
-    """Return whether a number ends where its digits do, because no digit can follow it."""
-    if index + 1 == len(parts):
-        return True
-    following = parts[index + 1]
-    if following.name:
-        return following.name.upper() in _NOT_DIGITS
-    return not following.text.isdigit()
-
-
-def _is_separator(character: str) -> bool:
+def is_separator(character: str) -> bool:
     return " " < character < "\x7f" and not character.isalnum()

@@ -411,9 +411,9 @@ class DuckDbRenderer:
 
     def _extreme(self, node: Extreme) -> str:
         arguments = [self._branch(one, node) for one in node.arguments]
-        if is_loose(node.type):
-            name = "numeric_greatest" if node.is_greatest else "numeric_least"
-            return f"{name}([{', '.join(arguments)}])"
+        if is_loose(node.type) or node.type.name == "interval":
+            kind = "interval" if node.type.name == "interval" else "numeric"
+            return f"{kind}_{'greatest' if node.is_greatest else 'least'}([{', '.join(arguments)}])"
         return f"{'greatest' if node.is_greatest else 'least'}({', '.join(arguments)})"
 
     def _any_or_all(self, node: AnyOrAll) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tailrace.sql.duckdb import datetime_formats, time_functions
+from tailrace.sql.duckdb import datetime_formats, datetime_readers, time_functions
 from tailrace.sql.duckdb.vectorized import PythonFunction
 
 _INTERVAL = ("BIGINT", "BIGINT", "BIGINT")
@@ -23,5 +23,5 @@ TIME_FUNCTIONS: Sequence[PythonFunction] = (
     PythonFunction("stepped_months", time_functions.stepped_months, ("BIGINT", "BIGINT", "BIGINT[]"), "BIGINT[]"),
     PythonFunction("timestamp_chars", datetime_formats.timestamp_chars, ("BIGINT", "VARCHAR", "VARCHAR"), "VARCHAR"),
     PythonFunction("interval_chars", datetime_formats.interval_chars, (*_INTERVAL, "VARCHAR"), "VARCHAR"),
-    PythonFunction("read_chars", datetime_formats.read_chars, ("VARCHAR", "VARCHAR"), "BIGINT"),
+    PythonFunction("read_chars", datetime_readers.read_chars, ("VARCHAR", "VARCHAR"), "BIGINT"),
 )

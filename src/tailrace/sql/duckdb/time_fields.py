@@ -106,8 +106,8 @@ def _extract(arguments: Sequence[str], call: Call) -> str:
 def _epoch_micros(value: str, kind: str) -> str:
     if kind != "interval":
         return f"CAST(epoch_us({value}) AS DECIMAL(20, 0))"
-    seconds = f"CAST(interval_whole_seconds({value}) AS DECIMAL(18, 0))"
-    return f"({seconds} * 1000000 + CAST(interval_micros({value}) AS DECIMAL(20, 0)))"
+    seconds = f"CAST(interval_whole_seconds({value}) AS DECIMAL(28, 0))"
+    return f"({seconds} * 1000000 + CAST(interval_micros({value}) AS DECIMAL(28, 0)))"
 
 
 def _date_part(arguments: Sequence[str], call: Call) -> str:

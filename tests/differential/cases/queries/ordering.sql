@@ -48,3 +48,8 @@ SELECT id, t COLLATE "C" AS t FROM v ORDER BY t COLLATE "C", id;
 SELECT name FROM customers ORDER BY name USING >;
 SELECT id FROM v ORDER BY word NULLS FIRST, k NULLS FIRST, id LIMIT 8;
 SELECT k FROM v WHERE k IS NOT NULL GROUP BY k ORDER BY count(*) DESC, k;
+SELECT i FROM (VALUES (interval '1 day'), (interval '25 hours'), (interval '-1 mon'), (interval '1 mon -2 days'), (interval '27 days'), (NULL), (interval '1 mon 1 second')) AS t (i) ORDER BY i, i::text;
+SELECT DISTINCT i FROM (VALUES (interval '1 day'), (interval '1 day'), (interval '2 days'), (NULL)) AS t (i) ORDER BY i DESC;
+SELECT id, placed FROM orders ORDER BY placed::time, placed;
+SELECT id FROM orders ORDER BY extract(dow FROM placed), to_char(placed, 'MM-DD') DESC;
+SELECT id FROM v ORDER BY d DESC NULLS LAST, ts NULLS FIRST, id;

@@ -12,6 +12,10 @@ CREATE MACRO interval_add(a, b) AS interval_of(
     interval_months(a) + interval_months(b), interval_days(a) + interval_days(b), interval_micros(a) + interval_micros(b));
 CREATE MACRO interval_sub(a, b) AS interval_of(
     interval_months(a) - interval_months(b), interval_days(a) - interval_days(b), interval_micros(a) - interval_micros(b));
+CREATE MACRO interval_greatest(items) AS CASE WHEN len(list_filter(items, lambda x: x IS NOT NULL)) > 0
+    THEN list_reduce(list_filter(items, lambda x: x IS NOT NULL), lambda x, y: CASE WHEN x >= y THEN x ELSE y END) END;
+CREATE MACRO interval_least(items) AS CASE WHEN len(list_filter(items, lambda x: x IS NOT NULL)) > 0
+    THEN list_reduce(list_filter(items, lambda x: x IS NOT NULL), lambda x, y: CASE WHEN x <= y THEN x ELSE y END) END;
 -- A product's fractions of months and days are carried down to the next smaller unit, rounded to microseconds on the way.
 CREATE MACRO rounded_micros(x) AS round_even(x * 1000000.0::DOUBLE, 0) / 1000000.0::DOUBLE;
 CREATE MACRO interval_carried(m, d, u, month_days, seconds) AS interval_of(
@@ -44,9 +48,11 @@ CREATE MACRO rounded_to_digits(us, step) AS CASE
 CREATE MACRO bin_start(width, t, origin, rest) AS make_timestamp(
     epoch_us(origin) + (epoch_us(t) - epoch_us(origin)) - rest - CASE WHEN rest < 0 THEN width ELSE 0 END);
 CREATE MACRO bin_of(width, t, origin) AS CASE
+    WHEN t IS NULL OR origin IS NULL THEN NULL
     WHEN width <= 0 THEN fail('22008', 'stride must be greater than zero')
     ELSE bin_start(width, t, origin, (epoch_us(t) - epoch_us(origin)) % width) END;
 CREATE MACRO date_bin_of(i, t, origin) AS CASE
+    WHEN t IS NULL OR origin IS NULL THEN NULL
     WHEN interval_months(i) <> 0 THEN fail('0A000', 'timestamps cannot be binned into intervals containing months or years')
     ELSE bin_of(interval_days(i) * 86400000000 + interval_micros(i), t, origin) END;
 -- The first item of each pair of bounds is the smaller one; the second is null if one of them is.
