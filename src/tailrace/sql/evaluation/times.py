@@ -12,7 +12,7 @@ from typing import Any
 
 from tailrace.sql.analysis.interval_texts import FULL_RANGE, Interval, IntervalRange, restricted
 from tailrace.sql.analysis.time_zones import to_instant, to_local
-from tailrace.sql.duckdb import datetime_formats
+from tailrace.sql.duckdb import datetime_formats, datetime_readers
 from tailrace.sql.evaluation.casts import RANGES, date_as_timestamp, microseconds_of, time_of
 from tailrace.sql.evaluation.comparisons import interval_key
 from tailrace.sql.evaluation.functions import Entry, EvaluationError, Function, TakesNulls, coded, expanded
@@ -327,7 +327,7 @@ def _interval_formatted(value: Interval, picture: str) -> str:
 
 
 def _read(text: str, picture: str) -> datetime:
-    return _EPOCH + timedelta(microseconds=datetime_formats.read_chars(text, picture))
+    return _EPOCH + timedelta(microseconds=datetime_readers.read_chars(text, picture))
 
 
 def _rounded(microseconds: int, digits: int) -> int:
