@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 from tailrace.sql.analysis.interval_texts import Interval
+from tailrace.sql.duckdb import numerics
 from tailrace.sql.evaluation.casts import date_as_timestamp, microseconds_of
 from tailrace.sql.evaluation.functions import EvaluationError
 
@@ -70,7 +71,7 @@ def parts_of(value: Any, field: str) -> Decimal:
         found = _timestamp_part(value, unit)
     else:
         found = None if unit in _CLOCK else _timestamp_part(date_as_timestamp(value), unit)
-        if unit == "epoch" and found is not None:
+        if unit in ("epoch", "julian") and found is not None:
             found = found.to_integral_value()
     if found is None:
         is_known = unit in _UNITS.values() or unit in (*_ZONE_PARTS, "dow", "isodow", "doy", "isoyear", "julian", "epoch")
@@ -134,7 +135,7 @@ def _timestamp_part(value: datetime, unit: str) -> Decimal | None:
             return Decimal((local - _EPOCH) // timedelta(microseconds=1)).scaleb(-6)
         case "julian":
             day = Decimal(local.toordinal() + _JULIAN_EPOCH)
-            return day + Decimal(microseconds_of(local.time())) / Decimal(_DAY) if local.time() != time() else day
+            return numerics.add(day, numerics.divide(Decimal(microseconds_of(local.time())), Decimal(_DAY)))
         case "timezone" | "timezone_hour" | "timezone_minute" if value.tzinfo is not None:
             whole = 0
         case _:

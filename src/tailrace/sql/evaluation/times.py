@@ -171,20 +171,18 @@ def _toward_zero(amount: int, unit: int) -> int:
 def _age(later: datetime, earlier: datetime) -> Interval:
     """Return the difference in years, months and days, as one counts by a calendar."""
     if later < earlier:
-        return negated(_age_forward(earlier, later, is_swapped=True))
-    return _age_forward(later, earlier, is_swapped=False)
+        return negated(_age_forward(earlier, later))
+    return _age_forward(later, earlier)
 
 
-def _age_forward(later: datetime, earlier: datetime, *, is_swapped: bool) -> Interval:
+def _age_forward(later: datetime, earlier: datetime) -> Interval:
     months = (later.year - earlier.year) * 12 + later.month - earlier.month
     days = later.day - earlier.day
     rest = microseconds_of(later.time()) - microseconds_of(earlier.time())
     if rest < 0:
         rest, days = rest + _DAY, days - 1
     while days < 0:
-        # PostgreSQL counts the days of the month of its second argument if that is the later one, else of its first.
-        counted = later if is_swapped else earlier
-        days += _days_of_month(counted.year, counted.month)
+        days += _days_of_month(earlier.year, earlier.month)
         months -= 1
     return checked_interval(months, days, rest)
 
