@@ -81,6 +81,7 @@ _JSON_OPERATORS = frozenset(("->", "->>", "#>", "#>>"))
 _ROW_FUNCTIONS = frozenset(("to_jsonb", "to_json", "row_to_json"))
 _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
 _MAX_NUMERIC_PRECISION = 1000
+_MAX_INTEGER_DIGITS = 100
 _MAX_LENGTH = 10_485_760
 """That of varchar(n) and char(n)."""
 _TYPES_WITH_DIGITS = ("timestamp", "timestamptz", "time")
@@ -844,7 +845,7 @@ def _as_json(text: Expression) -> Expression:
 def _number(text: str, location: int) -> Constant:
     """Return a number as PostgreSQL types it: the smallest of int4, int8 and numeric that holds it."""
     digits = text.lstrip("-").replace("_", "").lower()
-    if digits.isdigit() or digits[:2] in ("0x", "0o", "0b"):
+    if (digits.isdigit() and len(digits) <= _MAX_INTEGER_DIGITS) or digits[:2] in ("0x", "0o", "0b"):
         value = int(digits, 0 if digits[:2] in ("0x", "0o", "0b") else 10)
         value = -value if text.startswith("-") else value
         if -(2**63) <= value < 2**63:

@@ -21,6 +21,7 @@ _SPACES = " \t\n\r\v\f"
 _INTEGER = re.compile(r"[+-]?(\d+(_\d+)*|0[xX](_?[0-9a-fA-F]+)+|0[oO](_?[0-7]+)+|0[bB](_?[01]+)+)", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+(_\d+)*(\.(\d+(_\d+)*)?)?|\.\d+(_\d+)*)([eE][+-]?\d+)?", re.ASCII)
 _HEXADECIMAL = re.compile(r"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)([pP][+-]?\d+)?", re.ASCII)
+_MAX_INTEGER_DIGITS = 100
 _MAX_EXPONENT = 200_000
 _MAX_WHOLE_DIGITS = 131_072
 _MAX_SCALE = 16_383
@@ -57,6 +58,8 @@ def _integer(text: str, wanted: SqlType) -> int:
     if not _INTEGER.fullmatch(word):
         raise _invalid(text, wanted)
     digits = word.lstrip("+-").replace("_", "")
+    if len(digits.lstrip("0")) > _MAX_INTEGER_DIGITS:
+        raise AnalysisError(OUT_OF_RANGE, f'value "{text}" is out of range for type {wanted}')
     value = int(digits, 0) if digits[:2].lower() in ("0x", "0o", "0b") else int(digits)
     value = -value if word.startswith("-") else value
     bits = _BITS[wanted.name]

@@ -134,6 +134,11 @@ def _random_numeric(arguments: Sequence[str], call: Call) -> str:
     raise UnsupportedError("random of numerics is not supported; cast the bounds to bigint or scale random()", call.location)
 
 
+def _random_normal(arguments: Sequence[str], call: Call) -> str:
+    mean, deviation = [*arguments, *("0::DOUBLE", "1::DOUBLE")[len(arguments) :]]
+    return f"({mean} + {deviation} * sqrt(-2 * ln(1 - random())) * cos(2 * pi() * random()))"
+
+
 def _nulls(test: str) -> Render:
     """Return a template that counts the arguments that are null, or that are not."""
     return lambda arguments, call: f"CAST({' + '.join(f'({one} IS {test})::INTEGER' for one in arguments)} AS INTEGER)"
@@ -214,9 +219,7 @@ NUMBERS: dict[str, Template] = expanded(
         "random(int4, int4)": "CAST(random_between({0}, {1}) AS INTEGER)",
         "random(int8, int8)": "CAST(random_between({0}, {1}) AS BIGINT)",
         "random(numeric, numeric)": _random_numeric,
-        "random_normal()": "(sqrt(-2 * ln(1 - random())) * cos(2 * pi() * random()))",
-        "random_normal(float8)": "({0} + sqrt(-2 * ln(1 - random())) * cos(2 * pi() * random()))",
-        "random_normal(float8, float8)": "({0} + {1} * sqrt(-2 * ln(1 - random())) * cos(2 * pi() * random()))",
+        "random_normal(float8, float8)": _random_normal,
         "width_bucket(float8, float8, float8, int4)": "float_width_bucket({0}, {1}, {2}, {3})",
         "width_bucket(numeric, numeric, numeric, int4)": of_texts("numeric_width_bucket"),
         "width_bucket(anycompatible, anycompatiblearray)": _bucket,

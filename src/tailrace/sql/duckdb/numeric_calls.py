@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, Decimal
+from functools import partial
 
 from tailrace.sql.analysis.errors import AnalysisError
 from tailrace.sql.analysis.input_texts import read_text
@@ -31,6 +32,11 @@ def _comparison(name: str, test: Callable[[int], bool]) -> PythonFunction:
 
 def _rounding(name: str, operate: Callable[..., Decimal], *more: str) -> PythonFunction:
     return PythonFunction(name, lambda a, n: text_of(operate(Decimal(a), n, *more)), ("VARCHAR", "INTEGER"), "VARCHAR")
+
+
+def _extreme(name: str, *, is_greatest: bool, is_last: bool) -> PythonFunction:
+    call = partial(numerics.extreme, is_greatest=is_greatest, is_last=is_last)
+    return PythonFunction(name, call, ("VARCHAR[]",), "VARCHAR")
 
 
 def _integer(text: str, bits: int) -> int:
@@ -171,8 +177,10 @@ NUMBER_FUNCTIONS: Sequence[PythonFunction] = (
     PythonFunction("integer_in", _read_integer, ("VARCHAR", "INTEGER"), "BIGINT"),
     PythonFunction("float_in", _read_float, _TWO, "DOUBLE"),
     PythonFunction("numeric_sort_key", numerics.sort_key, _ONE, "BLOB"),
-    PythonFunction("numeric_greatest", lambda all_: numerics.extreme(all_, is_greatest=True), ("VARCHAR[]",), "VARCHAR"),
-    PythonFunction("numeric_least", lambda all_: numerics.extreme(all_, is_greatest=False), ("VARCHAR[]",), "VARCHAR"),
+    _extreme("numeric_greatest", is_greatest=True, is_last=False),
+    _extreme("numeric_least", is_greatest=False, is_last=False),
+    _extreme("numeric_max", is_greatest=True, is_last=True),
+    _extreme("numeric_min", is_greatest=False, is_last=True),
     PythonFunction("numeric_sum", _total, ("VARCHAR[]",), "VARCHAR"),
     PythonFunction("numeric_avg", _average, ("VARCHAR[]",), "VARCHAR"),
     PythonFunction("numeric_distinct", _distinct, ("VARCHAR[]",), "VARCHAR[]"),

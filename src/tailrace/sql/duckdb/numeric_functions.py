@@ -2,6 +2,7 @@
 
 import math
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal
+from functools import lru_cache
 
 from tailrace.sql.duckdb.numerics import (
     DIGITS_IN_WORD,
@@ -201,6 +202,7 @@ def _special_power(base: Decimal, exponent: Decimal) -> Decimal:
     return -INFINITY if base < 0 and EXACT.remainder(exponent, Decimal(2)) != 0 else INFINITY
 
 
+@lru_cache(64)
 def factorial(n: int) -> Decimal:
     if n < 0:
         raise NumericError("[22003] factorial of a negative number is undefined")

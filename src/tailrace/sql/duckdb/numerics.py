@@ -155,15 +155,15 @@ def total(values: list[str]) -> Decimal:
     return result
 
 
-def extreme(values: list[str], *, is_greatest: bool) -> str | None:
-    """Return the greatest or least numeric; of equal ones the last. Nulls are passed over."""
+def extreme(values: list[str], *, is_greatest: bool, is_last: bool) -> str | None:
+    """Return the greatest or least numeric; of equal ones the first or last. Nulls are passed over."""
     best: tuple[Decimal, str] | None = None
     for text in values:
         if text is None:
             continue
         value = Decimal(text)
         order = 0 if best is None else compare(value, best[0])
-        if best is None or order == 0 or (order > 0) is is_greatest:
+        if best is None or (is_last if order == 0 else (order > 0) is is_greatest):
             best = value, text
     return None if best is None else best[1]
 

@@ -135,7 +135,7 @@ def _extreme(name: str) -> Callable[[AggregateCall], str]:
     def render(call: AggregateCall) -> str:
         if not is_loose(call.node.arguments[0].type):
             return call(name)
-        return f"numeric_{'greatest' if name == 'max' else 'least'}({call.of_all('list')})"
+        return f"numeric_{name}({call.of_all('list')})"
 
     return render
 

@@ -276,3 +276,133 @@ time '10:30'::text
 time '10:30:00.120'::text
 (interval '1 year -2 months 3 days -04:05:06.7')::text
 ('2024-01-01'::timestamp)::text
+-- Numbers
+'  -12  '::smallint
+E'\t7\n'::bigint
+'+7'::integer
+'1_000'::integer
+'1__000'::integer
+'0x1F'::integer
+'-0b101'::integer
+'0o17'::bigint
+'12.0'::integer
+'1e3'::integer
+'٣'::integer
+'32768'::smallint
+'-32769'::smallint
+'9223372036854775807'::bigint
+'9223372036854775808'::bigint
+t::smallint
+t::bigint
+t::double precision
+t::real
+t::numeric(10, 1)
+t::boolean
+k::text::integer
+k::text::numeric
+amount::text::numeric(12, 3)
+y::text::double precision
+x::text::numeric
+big::text::smallint
+n::smallint
+big::integer
+big::smallint
+big::real
+big::double precision
+n::real
+small::numeric
+small::real::text
+n::numeric(8, 2)
+k::numeric(3, 2)
+big::numeric(19, 0)
+big::numeric(30, 5)
+x::smallint
+x::real
+x::numeric
+x::numeric(20, 3)
+y::smallint
+y::bigint
+y::real
+y::real::numeric
+y::real::text
+y::numeric(4, 1)
+y::numeric(3, 0)
+0.5::double precision::integer
+1.5::double precision::integer
+2147483647.5::double precision::integer
+'-2147483648.5'::double precision::integer
+9223372036854775807::double precision::bigint
+'NaN'::double precision::integer
+'Infinity'::double precision::numeric
+'NaN'::real::text
+'-Infinity'::real::text
+1e23::double precision::text
+123456789012345680::double precision::text
+1e-5::real::text
+1234567::real::text
+123456::real::text
+0.1::real::numeric
+1.1e10::real::text
+'1e39'::real
+'1e-46'::real
+'1e400'::double precision
+'1e-400'::double precision
+' inf '::double precision
+'1,5'::double precision
+''::double precision
+'0x1p3'::double precision
+3.4e38::double precision::real
+1e39::double precision::real
+1e-50::double precision::real
+amount::numeric(8, 2)
+amount::numeric(12, 4)
+amount::numeric(9, 1)
+rate::numeric(20, 2)
+rate::numeric(38, 18)
+rate::numeric(50, 20)
+rate::integer
+rate::bigint
+rate::double precision
+rate::real
+amount::smallint
+amount::real
+(price / 3)::integer
+(price / 3)::bigint
+(price / 3)::double precision
+(price / 3)::real
+(price / 3)::numeric(6, 2)
+(price / 3)::numeric(60, 30)
+(price / 3)::text
+(price / 3)::varchar(6)
+0.5::text
+-0.05::text
+.5::numeric(2, 2)::text
+1e5::text
+1e-7::text
+12345678901234567890.1234567890::text
+123.456::numeric(5, -1)
+123.456::numeric(2, 4)
+0.001234::numeric(3, 5)
+99.995::numeric(4, 2)
+-99.995::numeric(4, 2)
+'NaN'::numeric::integer
+'Infinity'::numeric::double precision
+'1e1000'::numeric::double precision
+'  12.50 '::numeric
+'1_0.5'::numeric
+'0x1F'::numeric
+'.'::numeric
+'1e'::numeric
+'-.5e1'::numeric
+true::integer
+flag::integer + 1
+(-1)::boolean
+k::bigint::boolean
+' TRUE '::boolean
+'f'::boolean
+'y'::boolean
+'offf'::boolean
+'2'::boolean
+k::varchar(1)
+x::varchar(4)
+price::char(8)

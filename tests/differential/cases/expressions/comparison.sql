@@ -172,3 +172,51 @@ t::name = word::name
 t::name < 'b'
 t::name = t
 word = word::name
+-- Numbers of different types
+k = price
+k < y
+small = n
+big > n
+small < big
+big = x
+price = y
+price > y
+amount = rate
+amount <> rate
+rate < 1
+n = 2147483647.0
+big = 9223372036854775807.0
+big < 9223372036854775807.5
+9007199254740993 = 9007199254740992::double precision
+9007199254740993::bigint::double precision = 9007199254740993
+0.1 = 0.1::double precision
+0.1::real = 0.1
+0.1::real = 0.1::double precision
+0.5::real = 0.5::double precision
+1.0 = 1.00
+price / 3 = price / 3
+price / 2 < price
+price / k >= 5
+price / k = price
+(price / k) IN (9.99, 5.25)
+price / k BETWEEN 1 AND 10
+price / 3 IS DISTINCT FROM price / 3.00
+1.50 IS NOT DISTINCT FROM 1.5
+k IN (1.0, 2.5)
+k IN (1, 2.0, 3::bigint)
+y IN (1, 0.5)
+price IN (10.5, 100)
+k = ANY (ARRAY[1.0, 2.50])
+price > ALL (ARRAY[1, 2.5])
+'NaN'::double precision = 'NaN'::real
+'NaN'::double precision > 'Infinity'
+'NaN'::numeric = 'NaN'::numeric
+'NaN'::numeric > 1e100
+'-Infinity'::numeric < rate
+x < 'NaN'::double precision
+x = 5e-324
+-0.0::double precision = 0
+12345678901234567890123456789012345678 > rate
+12345678901234567890123456789012345678.5 = 12345678901234567890123456789012345678.50
+(k, price) < (2, 10.0)
+(k, y) = (1.0, 0.5)

@@ -60,3 +60,40 @@ k NOT IN (SELECT line FROM items)
 (SELECT name FROM customers)
 k = ANY (SELECT line FROM items)
 k > ALL (SELECT line FROM items)
+-- Numbers of different types
+CASE WHEN flag THEN k ELSE price END
+CASE WHEN flag THEN k ELSE y END
+CASE WHEN flag THEN price ELSE y END
+CASE WHEN flag THEN price ELSE rate END
+CASE WHEN flag THEN price / 3 ELSE 1 END
+CASE WHEN flag THEN small ELSE big END
+CASE WHEN flag THEN 1.5 ELSE 2 END
+CASE WHEN flag THEN k ELSE y::real END
+CASE k WHEN 1.0 THEN 'one' WHEN 2.5 THEN 'two' ELSE 'other' END
+CASE WHEN k = 0 THEN 0 ELSE 10 / k END
+CASE WHEN y <> 0 THEN 1 / y END
+coalesce(k, price)
+coalesce(k, y)
+coalesce(price, rate)
+coalesce(price, 0)
+coalesce(price, 0.000)
+coalesce(price / 3, 0)
+coalesce(small, n, big)
+coalesce(small, 1.5)
+coalesce(y::real, k)
+nullif(k, 1.0)
+nullif(price, 10.5)
+nullif(y, 0.5)
+nullif(price / 2, 5.25)
+greatest(k, 1.5)
+greatest(price, rate)
+greatest(small, n, big)
+greatest(y, price)
+greatest(price / 3, 2)
+greatest(1.0, 1.00)
+greatest('NaN'::double precision, y)
+least('NaN'::double precision, y)
+least(price, rate)
+least(small, 2.5)
+least(price / 3, price / 7)
+least(1.00, 1.0)
