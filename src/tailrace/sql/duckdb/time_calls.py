@@ -9,10 +9,10 @@ _INTERVAL = ("BIGINT", "BIGINT", "BIGINT")
 """Its months, days and microseconds."""
 
 TIME_FUNCTIONS: Sequence[PythonFunction] = (
-    PythonFunction("date_of_text", time_functions.date_of_text, ("VARCHAR",), "DATE"),
+    PythonFunction("date_of_other_text", time_functions.date_of_text, ("VARCHAR",), "DATE"),
     PythonFunction("time_of_text", time_functions.time_of_text, ("VARCHAR",), "TIME"),
-    PythonFunction("timestamp_of_text", time_functions.timestamp_of_text, ("VARCHAR",), "TIMESTAMP"),
-    PythonFunction("timestamptz_of_text", time_functions.timestamptz_of_text, ("VARCHAR",), "TIMESTAMP"),
+    PythonFunction("timestamp_of_other_text", time_functions.timestamp_of_text, ("VARCHAR",), "TIMESTAMP"),
+    PythonFunction("timestamptz_of_other_text", time_functions.timestamptz_of_text, ("VARCHAR",), "TIMESTAMP"),
     PythonFunction("interval_of_text", time_functions.interval_of_text, ("VARCHAR",), "BIGINT[]"),
     PythonFunction("local_microseconds", time_functions.local_microseconds, ("BIGINT", "VARCHAR"), "BIGINT"),
     PythonFunction("instant_microseconds", time_functions.instant_microseconds, ("BIGINT", "VARCHAR"), "BIGINT"),

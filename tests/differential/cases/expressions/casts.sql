@@ -406,3 +406,17 @@ k::bigint::boolean
 k::varchar(1)
 x::varchar(4)
 price::char(8)
+(to_char(ts, 'YYYY-MM-DD') || ' 24:00:00')::date
+(to_char(ts, 'YYYY-MM-DD') || ' 24:00:00')::timestamp
+(to_char(ts, 'YYYY-MM-DD"T"HH24:MI:SS') || 'Z')::timestamptz
+(to_char(ts, 'YYYY-MM-DD HH24:MI:SS.US') || '+02:00')::timestamptz
+to_char(ts, 'Mon DD YYYY HH12:MI:SS AM')::timestamp
+to_char(ts, 'DD Mon YYYY')::date
+to_char(ts, 'HH24:MI:SS.US')::time
+('000' || k::text || '-01-01')::date
+(k::text || ' days ' || k::text || ':30')::interval
+('P' || k::text || 'D')::interval
+(ts - d)::text::interval
+t::date
+word::timestamp
+d::text::timestamptz::date

@@ -1,6 +1,13 @@
 -- Dates, times and intervals. Local times and instants are TIMESTAMPs; the parts of intervals are integers.
 CREATE MACRO checked_date(d) AS CASE WHEN d < DATE '4714-11-24 (BC)' THEN fail('22008', 'date out of range') ELSE d END;
 CREATE MACRO checked_timestamp(t) AS CASE WHEN t < TIMESTAMP '4714-11-24 (BC) 00:00:00' THEN fail('22008', 'timestamp out of range') ELSE t END;
+-- Texts in the usual form are read by DuckDB, others and wrong ones in Python.
+CREATE MACRO plain_timestamp(t) AS CASE
+    WHEN regexp_full_match(t, '\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}:\d{2}(\.\d{1,6})?)?') AND NOT starts_with(t, '0000')
+    THEN TRY_CAST(t AS TIMESTAMP) END;
+CREATE MACRO date_of_text(t) AS coalesce(CASE WHEN strlen(t) = 10 THEN CAST(plain_timestamp(t) AS DATE) END, date_of_other_text(t));
+CREATE MACRO timestamp_of_text(t) AS coalesce(plain_timestamp(t), timestamp_of_other_text(t));
+CREATE MACRO timestamptz_of_text(t) AS coalesce(plain_timestamp(regexp_replace(t, '(:\d{2}(?:\.\d+)?)(?:Z|\+00(?::00)?)$', '\1')), timestamptz_of_other_text(t));
 CREATE MACRO interval_months(i) AS 12 * date_part('year', i) + date_part('month', i);
 CREATE MACRO interval_days(i) AS date_part('day', i);
 CREATE MACRO interval_micros(i) AS 3600000000 * date_part('hour', i) + 60000000 * date_part('minute', i) + date_part('microseconds', i);
