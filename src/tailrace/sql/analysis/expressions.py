@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from tailrace.model.suggestions import did_you_mean
-from tailrace.sql.analysis.catalog import AmbiguousCallError, CastContext, Resolved, catalog, is_polymorphic
+from tailrace.sql.analysis.catalog import AmbiguousCallError, CastContext, Resolved, Signature, catalog, is_polymorphic
 from tailrace.sql.analysis.datetime_texts import CURRENT_WORDS
 from tailrace.sql.analysis.errors import (
     AMBIGUOUS_FUNCTION,
@@ -79,6 +79,8 @@ _SCHEMAS = ("pg_catalog", "public")
 _TYPE_NAMES = {"decimal": "numeric", "string": "text", "bytes": "bytea", "blob": "bytea", "double": "float8"}
 _JSON_OPERATORS = frozenset(("->", "->>", "#>", "#>>"))
 _ROW_FUNCTIONS = frozenset(("to_jsonb", "to_json", "row_to_json"))
+_IS_JSON = Signature("is_json", ("text", "text", "bool"), "bool", key="is_json(text, text, bool)")
+"""What `IS JSON` means. It is no function of the catalog, so that no statement can name it."""
 _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
 _MAX_NUMERIC_PRECISION = 1000
 _MAX_INTEGER_DIGITS = 100
@@ -201,6 +203,8 @@ class ExpressionAnalyzer:
     def operator(self, name: str, operands: Sequence[Expression], location: int) -> Expression:
         """Return the call of an operator."""
         name = "<>" if name == "!=" else name
+        if name in ("@?", "@@"):
+            raise UnsupportedError(f"the operator {name} is not supported; use -> and @>", location)
         if name in _JSON_OPERATORS and _is_json_text(operands[0]):
             operands = [_as_json(operands[0]), *operands[1:]]
         types = [one.type for one in operands]
@@ -637,6 +641,8 @@ class ExpressionAnalyzer:
             raise AnalysisError(AMBIGUOUS_FUNCTION, f"function {shown} is not unique", location) from None
         if found is not None and name == "count" and not arguments and not fields.get("agg_star"):
             raise AnalysisError("42809", "count(*) must be used to call a parameterless aggregate function", location)
+        if found is None and name.startswith("jsonb_path_"):
+            raise UnsupportedError("paths of SQL/JSON are not supported; use ->, #> and @>", location)
         if found is None:
             hint = "" if self._catalog.has_function(name) else did_you_mean(name, self._catalog.function_names())
             raise AnalysisError(UNDEFINED_FUNCTION, f"function {shown} does not exist{hint}", location)
@@ -804,6 +810,15 @@ class ExpressionAnalyzer:
     def _row(self, fields: Node, scope: Scope) -> Expression:
         raise UnsupportedError("rows as values are not supported; name their items", _location(fields))
 
+    def _is_json(self, fields: Node, scope: Scope) -> Expression:
+        location = _location(fields)
+        found = self.settle(self.analyze(fields["expr"], scope))
+        if found.type.name not in ("text", "varchar", "bpchar", "json", "jsonb"):
+            raise AnalysisError(DATATYPE_MISMATCH, f"cannot use type {found.type} in IS JSON predicate", location)
+        kind = fields.get("item_type", "JS_TYPE_ANY").removeprefix("JS_TYPE_").lower()
+        unique = Constant(BOOL, bool(fields.get("unique_keys")))
+        return Call(BOOL, _IS_JSON, [self.coerce(found, TEXT, "explicit"), Constant(TEXT, kind), unique], location=location)
+
     def _set_to_default(self, fields: Node, scope: Scope) -> Expression:
         raise AnalysisError(SYNTAX_ERROR, "DEFAULT is not allowed in this context", _location(fields))
 
@@ -943,5 +958,6 @@ _METHODS: dict[str, Callable[[ExpressionAnalyzer, Node, Scope], Expression]] = {
     "GroupingFunc": ExpressionAnalyzer._grouping,
     "CollateClause": ExpressionAnalyzer._collate,
     "RowExpr": ExpressionAnalyzer._row,
+    "JsonIsPredicate": ExpressionAnalyzer._is_json,
     "SetToDefault": ExpressionAnalyzer._set_to_default,
 }

@@ -9,8 +9,13 @@ from tailrace.sql.duckdb.statistics import STATISTICS
 from tailrace.sql.duckdb.templates import AggregateCall, AggregateTemplate
 
 _ORDERED = (
+<<<<<<< HEAD
     "int2", "int4", "int8", "float4", "float8", "text", "bytea", "date", "time", "timestamp", "timestamptz",
     "interval", "anyarray",
+=======
+    "int2", "int4", "int8", "float4", "float8", "text", "bpchar", "bytea", "date", "time", "timestamp", "timestamptz",
+    "interval",
+>>>>>>> cefc565a (sql: IS JSON, parts of json, and distinct JSON)
 )  # fmt: skip
 
 
@@ -48,10 +53,22 @@ def _listed(call: AggregateCall) -> str:
         raise UnsupportedError("arrays of more than one dimension are not supported", call.node.location)
     if call.node.is_distinct and has_key(kind):
         raise UnsupportedError(f"array_agg(DISTINCT) of {kind} is not supported; use a subquery", call.node.location)
-    listed = loose_items(call("list", ordered=True), kind.array)
+    listed = call("list", ordered=True)
     if call.node.is_distinct and not call.node.order:
-        return f"list_sort({listed}, 'ASC', 'NULLS LAST')"
-    return listed
+        listed = f"list_sort({listed}, 'ASC', 'NULLS LAST')"
+    return loose_items(listed, kind.array)
+
+
+def _array_extreme(name: str) -> AggregateTemplate:
+    """Return a template for min and max of arrays, which are compared by their keys where they have any."""
+
+    def render(call: AggregateCall) -> str:
+        kind = call.node.arguments[0].type
+        value = call.arguments[0]
+        found = call.of_all(f"arg_{name}", value, key_of(value, kind)) if has_key(kind) else call(name)
+        return loose_items(found, kind)
+
+    return render
 
 
 AGGREGATES: dict[str, AggregateTemplate] = {
@@ -60,8 +77,13 @@ AGGREGATES: dict[str, AggregateTemplate] = {
     "array_agg(anyarray)": _listed,
     **STATISTICS,
     **{f"{name}({kind})": _window(name) for name in ("min", "max") for kind in _ORDERED},
+<<<<<<< HEAD
     "min(bpchar)": lambda call: call.of_all("arg_min", call.arguments[0], key_of(call.arguments[0], call.node.type)),
     "max(bpchar)": lambda call: call.of_all("arg_max", call.arguments[0], key_of(call.arguments[0], call.node.type)),
+=======
+    "min(anyarray)": _array_extreme("min"),
+    "max(anyarray)": _array_extreme("max"),
+>>>>>>> cefc565a (sql: IS JSON, parts of json, and distinct JSON)
     "any_value(anyelement)": _window("any_value"),
     "bool_and(bool)": _window("bool_and"),
     "every(bool)": _window("bool_and"),

@@ -135,8 +135,9 @@ def compared_json(operator: str) -> str:
     return f"(jsonb_sort_key({{0}}) {operator} jsonb_sort_key({{1}}))"
 
 
-JSON: dict[str, Template] = PATHS | expanded(
+JSON: dict[str, Template] = expanded(
     {
+        **PATHS,
         "jsonb @> jsonb": "jsonb_contains({0}, {1})",
         "jsonb <@ jsonb": "jsonb_contains({1}, {0})",
         "jsonb_contains(jsonb, jsonb)": "jsonb_contains({0}, {1})",
@@ -163,6 +164,13 @@ JSON: dict[str, Template] = PATHS | expanded(
         "jsonb_typeof(jsonb)": "jsonb_typeof({0})",
         "json_typeof(json)": "jsonb_typeof({0})",
         "jsonb_array_length(jsonb)": "jsonb_array_length({0})",
+        "json -> text": "json_at({0}, ['.' || {1}])",
+        "json ->> text": "json_text_at({0}, ['.' || {1}])",
+        "json -> int4": "json_at({0}, ['#' || {1}])",
+        "json ->> int4": "json_text_at({0}, ['#' || {1}])",
+        "json #> text[]": "json_at({0}, list_transform({1}, lambda item: '/' || item))",
+        "json #>> text[]": "json_text_at({0}, list_transform({1}, lambda item: '/' || item))",
+        "is_json(text, text, bool)": "is_json({0}, {1}, {2})",
         "json_array_length(json)": "jsonb_array_length({0})",
         "jsonb_pretty(jsonb)": "jsonb_pretty({0})",
         "jsonb_object(text[])": "jsonb_object_of_pairs({0})",

@@ -18,7 +18,7 @@ from tailrace.sql.analysis.json_documents import (
     read_document,
     too_deep,
 )
-from tailrace.sql.duckdb import json_changes
+from tailrace.sql.duckdb import json_changes, json_raw
 
 _ROUNDING = Context(prec=140_000, rounding=ROUND_HALF_UP)
 _INVALID = "22023"
@@ -36,26 +36,6 @@ def record_json(text: str) -> str | None:
         return canonical(text)
     except JsonError:
         return None
-
-
-def is_json(text: str, kind: str) -> bool:
-    """Return whether a text is JSON: any, or a `value`, `scalar`, `array` or `object`."""
-    try:
-        document = read_document(text)
-    except JsonError as error:
-        if error.sqlstate in ("22P05", "22003"):
-            raise JsonError("0A000", "IS JSON is not supported for this text") from None
-        if error.sqlstate != "22P02":
-            raise
-        return False
-    match kind:
-        case "object":
-            return isinstance(document, dict)
-        case "array":
-            return isinstance(document, list)
-        case "scalar":
-            return not isinstance(document, dict | list)
-    return True
 
 
 # Paths
@@ -341,7 +321,10 @@ JSON_FUNCTIONS: Sequence[tuple[str, Callable[..., object], Sequence[str], str]] 
     ("record_json", record_json, _ONE, "VARCHAR"),
     ("record_at", of_records(at_path), _WITH_LIST, "VARCHAR"),
     ("record_text_at", of_records(text_at_path), _WITH_LIST, "VARCHAR"),
-    ("is_json", is_json, _TWO, "BOOLEAN"),
+    ("json_at", json_raw.raw_at, _WITH_LIST, "VARCHAR"),
+    ("json_text_at", json_raw.raw_text_at, _WITH_LIST, "VARCHAR"),
+    ("is_json", json_raw.is_json, ("VARCHAR", "VARCHAR", "BOOLEAN"), "BOOLEAN"),
+    ("checked_json", json_raw.checked, _ONE, "VARCHAR"),
     ("jsonb_contains", contains, _TWO, "BOOLEAN"),
     ("jsonb_exists", exists, _TWO, "BOOLEAN"),
     ("jsonb_exists_any", exists_any, _WITH_LIST, "BOOLEAN"),

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 from tailrace.sql.analysis.tree import Call, Constant
 from tailrace.sql.analysis.types import SqlType
-from tailrace.sql.duckdb.templates import Template
 
 _NATIVE_KEY = re.compile(r"[\w .:@-]+")
 """Keys that stand in a path of DuckDB without further ado, and in a text of JSON in one form but for `\\u` escapes."""
@@ -173,7 +172,7 @@ def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-PATHS: dict[str, Template] = {
+PATHS: dict[str, Callable[[Sequence[str], Call], str]] = {
     "jsonb -> text": _step(is_text=False, kind="."),
     "jsonb ->> text": _step(is_text=True, kind="."),
     "jsonb -> int4": _step(is_text=False, kind="#"),

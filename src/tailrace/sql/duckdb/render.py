@@ -62,7 +62,7 @@ from tailrace.sql.analysis.tree import (
 )
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.duckdb.functions import AGGREGATES, FUNCTIONS, ROW_FUNCTIONS, cast_template
-from tailrace.sql.duckdb.json_paths import JsonPath, RecordJson
+from tailrace.sql.duckdb.json_paths import PATHS, JsonPath, RecordJson
 from tailrace.sql.duckdb.keys import has_key, key_of
 from tailrace.sql.duckdb.repeated_arguments import written
 from tailrace.sql.duckdb.templates import AggregateCall, is_loose
@@ -393,6 +393,8 @@ class DuckDbRenderer:
         if found is None:
             raise UnsupportedError(f"{_shown(node)} is not supported", node.location)
         arguments = [self.expression(one) for one in node.arguments]
+        if node.signature.key in PATHS and isinstance(arguments[0], JsonPath | RecordJson):
+            return PATHS[node.signature.key](arguments, node)
         return written(lambda texts: found(texts, node) if callable(found) else found.format(*texts), arguments)
 
     def _row_call(self, node: Call) -> str:
@@ -414,6 +416,8 @@ class DuckDbRenderer:
         if is_loose(node.type) or node.type.name == "interval":
             kind = "interval" if node.type.name == "interval" else "numeric"
             return f"{kind}_{'greatest' if node.is_greatest else 'least'}([{', '.join(arguments)}])"
+        if has_key(node.type):
+            raise UnsupportedError(f"GREATEST and LEAST of {node.type} are not supported", node.location)
         return f"{'greatest' if node.is_greatest else 'least'}({', '.join(arguments)})"
 
     def _any_or_all(self, node: AnyOrAll) -> str:

@@ -8,12 +8,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-import msgspec
-
-from tailrace.sql.analysis.json_documents import document_text, index_of, quoted_string, read_document
+from tailrace.sql.analysis.json_documents import document_text, quoted_string, read_document
 from tailrace.sql.analysis.tree import Call
 from tailrace.sql.analysis.types import INTEGERS, NUMERIC, SqlType
-from tailrace.sql.duckdb import json_changes, json_functions
+from tailrace.sql.duckdb import json_changes, json_functions, json_raw
 from tailrace.sql.evaluation.functions import ByCall, Entry, EvaluationError, Function, expanded
 from tailrace.sql.evaluation.output_texts import cast_printer, float4_text, float8_text
 
@@ -44,40 +42,12 @@ def _path_text(text: str, steps: Sequence[str | None]) -> str | None:
     return json_functions.text_at_path(text, [None if step is None else f"/{step}" for step in steps])
 
 
-def _raw_at(text: str, path: Sequence[str | int | None]) -> str | None:
-    """Return the text of a part of a json, as it is written there."""
-    raw: bytes | msgspec.Raw = text.encode()
-    for step in path:
-        try:
-            if isinstance(step, int):
-                items = msgspec.json.decode(raw, type=list[msgspec.Raw])
-                raw = items[step]
-            else:
-                raw = _raw_step(raw, step)
-        except (msgspec.ValidationError, IndexError, KeyError):
-            return None
-    return bytes(raw).decode().strip()
+def _raw_path(text: str, path: Sequence[str | None]) -> str | None:
+    return json_raw.raw_at(text, [None if step is None else f"/{step}" for step in path])
 
 
-def _raw_step(raw: bytes | msgspec.Raw, step: str | None) -> msgspec.Raw:
-    if step is None:
-        raise KeyError
-    if bytes(raw).lstrip()[:1] == b"[":
-        index = index_of(step)
-        if index is None:
-            raise KeyError
-        return msgspec.json.decode(raw, type=list[msgspec.Raw])[index]
-    return msgspec.json.decode(raw, type=dict[str, msgspec.Raw])[step]
-
-
-def _raw_text(found: str | None) -> str | None:
-    if found is None or found == "null":
-        return None
-    return read_document(found) if found.startswith('"') else found
-
-
-def _raw_field(text: str, name: str) -> str | None:
-    return None if text.lstrip()[:1] != "{" else _raw_at(text, [name])
+def _raw_path_text(text: str, path: Sequence[str | None]) -> str | None:
+    return json_raw.raw_text_at(text, [None if step is None else f"/{step}" for step in path])
 
 
 # Making JSON of values
@@ -245,14 +215,15 @@ _ENTRIES: dict[str, Entry] = {
     "jsonb_object_field_text(jsonb, text)": _member_text,
     "jsonb_array_element(jsonb, int4)": _item,
     "jsonb_array_element_text(jsonb, int4)": _item_text,
-    "json -> text": _raw_field,
-    "json ->> text": lambda text, name: _raw_text(_raw_field(text, name)),
-    "json -> int4": lambda text, index: _raw_at(text, [index]),
-    "json ->> int4": lambda text, index: _raw_text(_raw_at(text, [index])),
-    "json #> text[]": _raw_at,
-    "json #>> text[]": lambda text, path: _raw_text(_raw_at(text, path)),
-    "json_extract_path(json, text[])": lambda text, *path: _raw_at(text, path),
-    "json_extract_path_text(json, text[])": lambda text, *path: _raw_text(_raw_at(text, path)),
+    "json -> text": lambda text, name: json_raw.raw_at(text, [f".{name}"]),
+    "json ->> text": lambda text, name: json_raw.raw_text_at(text, [f".{name}"]),
+    "json -> int4": lambda text, index: json_raw.raw_at(text, [f"#{index}"]),
+    "json ->> int4": lambda text, index: json_raw.raw_text_at(text, [f"#{index}"]),
+    "json #> text[]": _raw_path,
+    "json #>> text[]": _raw_path_text,
+    "json_extract_path(json, text[])": lambda text, *path: _raw_path(text, path),
+    "json_extract_path_text(json, text[])": lambda text, *path: _raw_path_text(text, path),
+    "is_json(text, text, bool)": json_raw.is_json,
     "jsonb @> jsonb": json_functions.contains,
     "jsonb <@ jsonb": _contained,
     "jsonb_contains(jsonb, jsonb)": json_functions.contains,

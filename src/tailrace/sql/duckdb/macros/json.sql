@@ -34,7 +34,6 @@ CREATE MACRO jsonb_array_length(j) AS CASE WHEN j IS NULL THEN NULL ELSE CASE js
 CREATE MACRO json_list(items) AS '[' || array_to_string(list_transform(items, lambda item: coalesce(item, 'null')), ', ') || ']';
 CREATE MACRO json_compact_list(items) AS '[' || array_to_string(list_transform(items, lambda item: coalesce(item, 'null')), ',') || ']';
 CREATE MACRO jsonb_text(j) AS jsonb_in(j);
-CREATE MACRO checked_json(t) AS CASE WHEN is_json(t, 'value') THEN t ELSE fail('22P02', 'invalid input syntax for type json') END;
 CREATE MACRO float8_of_number(t) AS CASE
     WHEN isinf(TRY_CAST(t AS DOUBLE)) OR TRY_CAST(t AS DOUBLE) IS NULL OR (TRY_CAST(t AS DOUBLE) = 0 AND regexp_matches(t, '[1-9]'))
     THEN CASE WHEN t IS NULL THEN NULL ELSE fail('22003', 'the number is out of range for type double precision') END
