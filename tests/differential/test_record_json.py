@@ -38,6 +38,7 @@ EXPRESSIONS = (
     "-> 'k' -> 'k' ->> 'k'",
 )  # fmt: skip
 
+DEPTHS = (100, 400, 5_000, 200_000)
 CASTS = ("int2", "int4", "int8", "float8", "numeric", "bool", "text")
 
 
@@ -52,6 +53,9 @@ def postgres() -> Iterator[Postgres]:
             "CREATE FUNCTION as_json(t text) RETURNS jsonb LANGUAGE plpgsql AS"
             " $$BEGIN RETURN t::jsonb; EXCEPTION WHEN OTHERS THEN RETURN NULL; END$$"
         )
+        found.run("CREATE TABLE deep (id integer, value text)")
+        for depth in DEPTHS:
+            found.run(f"INSERT INTO deep VALUES ({depth}, repeat('{{\"a\":', {depth}) || '1.50' || repeat('}}', {depth}))")
         yield found
 
 
@@ -59,7 +63,8 @@ def postgres() -> Iterator[Postgres]:
 def engine(postgres: Postgres) -> DuckDbEngine:
     made = DuckDbEngine(postgres)
     columns = [RelationColumn("id", SqlType("int4")), RelationColumn("value", SqlType("text"), is_json_text=True)]
-    made.add_table(postgres, "records", columns)
+    for name in ("records", "deep"):
+        made.add_table(postgres, name, columns)
     return made
 
 
@@ -91,3 +96,17 @@ def test_cast_of_value_in_record_is_that_of_jsonb(postgres: Postgres, engine: Du
 
 def _by_text(answer: Answer) -> dict[str, object]:
     return {TEXTS[row[0]]: row[1] for row in answer.rows}
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "value -> 'a'", "value ->> 'a'", "value -> 'a' ->> 'a'", "value -> 'b'", "value::jsonb", "value::jsonb::text",
+        "value::jsonb = '{}'", "value IS JSON", "value::json -> 'a'", "value::jsonb @> value::jsonb", "value::jsonb || '{}'",
+        "jsonb_pretty(value::jsonb)", "jsonb_strip_nulls(value::jsonb)",
+    ],
+)  # fmt: skip
+def test_deep_document_is_answered_or_refused(engine: DuckDbEngine, depth: int, expression: str) -> None:
+    found = engine.run(f"SELECT ({expression})::text AS found FROM deep WHERE id = {depth}")
+    assert isinstance(found, Answer) or found.sqlstate == "54001", found

@@ -29,13 +29,14 @@ def read_document(text: str) -> Any:
     """Return the document of a text. Raises `JsonError` where PostgreSQL's jsonb does not accept it."""
     try:
         document = _DECODER.decode(text)
+        has_nul = _NUL_ESCAPE in text and _has_nul(document)
     except RecursionError:
         raise too_deep() from None
     except msgspec.ValidationError:
         raise JsonError("0A000", "a JSON number of more than 4,300 digits is not supported") from None
     except (msgspec.DecodeError, UnicodeEncodeError):
         raise JsonError(INVALID_TEXT, "invalid input syntax for type json") from None
-    if _NUL_ESCAPE in text and _has_nul(document):
+    if has_nul:
         raise JsonError("22P05", "unsupported Unicode escape sequence")
     return document
 

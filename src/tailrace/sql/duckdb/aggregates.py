@@ -9,13 +9,8 @@ from tailrace.sql.duckdb.statistics import STATISTICS
 from tailrace.sql.duckdb.templates import AggregateCall, AggregateTemplate
 
 _ORDERED = (
-<<<<<<< HEAD
     "int2", "int4", "int8", "float4", "float8", "text", "bytea", "date", "time", "timestamp", "timestamptz",
-    "interval", "anyarray",
-=======
-    "int2", "int4", "int8", "float4", "float8", "text", "bpchar", "bytea", "date", "time", "timestamp", "timestamptz",
     "interval",
->>>>>>> cefc565a (sql: IS JSON, parts of json, and distinct JSON)
 )  # fmt: skip
 
 
@@ -77,13 +72,10 @@ AGGREGATES: dict[str, AggregateTemplate] = {
     "array_agg(anyarray)": _listed,
     **STATISTICS,
     **{f"{name}({kind})": _window(name) for name in ("min", "max") for kind in _ORDERED},
-<<<<<<< HEAD
     "min(bpchar)": lambda call: call.of_all("arg_min", call.arguments[0], key_of(call.arguments[0], call.node.type)),
     "max(bpchar)": lambda call: call.of_all("arg_max", call.arguments[0], key_of(call.arguments[0], call.node.type)),
-=======
     "min(anyarray)": _array_extreme("min"),
     "max(anyarray)": _array_extreme("max"),
->>>>>>> cefc565a (sql: IS JSON, parts of json, and distinct JSON)
     "any_value(anyelement)": _window("any_value"),
     "bool_and(bool)": _window("bool_and"),
     "every(bool)": _window("bool_and"),

@@ -49,7 +49,7 @@ def delete_path(text: str, path: Sequence[str | None]) -> str:
         if is_present:
             del holder[place]
 
-    return _changed(text, path, "cannot delete path in scalar", remove)
+    return _changed(text, path, "cannot delete path in scalar", remove, keeps_empty=True)
 
 
 def set_path(text: str, path: Sequence[str | None], value: str, create: bool) -> str:
@@ -61,7 +61,7 @@ def set_path(text: str, path: Sequence[str | None], value: str, create: bool) ->
         elif create:
             _add(holder, place, new)
 
-    return _changed(text, path, "cannot set path in scalar", replace)
+    return _changed(text, path, "cannot set path in scalar", replace, keeps_empty=not create)
 
 
 def insert_path(text: str, path: Sequence[str | None], value: str, after: bool) -> str:
@@ -86,10 +86,19 @@ def _add(holder: Any, place: Any, value: Any) -> None:
         holder.insert(0 if place < 0 else len(holder), value)
 
 
-def _changed(text: str, path: Sequence[str | None], refusal: str, change: Callable[[Any, Any, bool], None]) -> str:
+def _changed(
+    text: str,
+    path: Sequence[str | None],
+    refusal: str,
+    change: Callable[[Any, Any, bool], None],
+    *,
+    keeps_empty: bool = False,
+) -> str:
     document = read_document(text)
     if not isinstance(document, dict | list):
         raise JsonError(_INVALID, refusal)
+    if keeps_empty and not document:
+        return document_text(document)
     holder = document
     for at, step in enumerate(path, 1):
         if step is None:

@@ -16,7 +16,10 @@ def raw_at(text: str, steps: Sequence[str | None]) -> str | None:
     """Return the text of a part of a json. The steps are those of `json_functions.py`."""
     raw = text.encode().strip()
     for step in steps:
-        found = None if step is None else _at(raw, step[0], step[1:])
+        try:
+            found = None if step is None else _at(raw, step[0], step[1:])
+        except RecursionError:
+            raise too_deep() from None
         if found is None:
             return None
         raw = bytes(found).strip()

@@ -63,7 +63,8 @@ def _array_to_string(arguments: Sequence[str], call: Call) -> str:
     items = f"list_transform({arguments[0]}, lambda item: {item})"
     separator = call.arguments[1]
     if len(arguments) == 2 and isinstance(separator, Constant) and separator.value is not None:
-        return f"array_to_string({items}, {arguments[1]})"
+        # DuckDB's is null if all items are.
+        return f"coalesce(array_to_string({items}, {arguments[1]}), CASE WHEN {arguments[0]} IS NOT NULL THEN '' END)"
     name = "joined_items" if len(arguments) == 2 else "joined_items_with_null"
     return f"{name}({', '.join([items, *arguments[1:]])})"
 

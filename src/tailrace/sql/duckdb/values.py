@@ -9,6 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from tailrace.sql.analysis.errors import UnsupportedError
+from tailrace.sql.analysis.json_documents import JsonError, too_deep
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.duckdb.float_texts import float4_text
 
@@ -37,7 +38,7 @@ def _converter(sql_type: SqlType) -> Callable[[Any], Any] | None:
         case "timestamptz":
             return _in_utc
         case "json" | "jsonb":
-            return msgspec.json.decode
+            return _json
         case "interval":
             return interval_text
     return None
@@ -46,6 +47,15 @@ def _converter(sql_type: SqlType) -> Callable[[Any], Any] | None:
 def _shortest(value: float) -> float:
     """Return the double that is written with as few digits as distinguish the float4."""
     return float(float4_text(value))
+
+
+def _json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except RecursionError:
+        raise too_deep() from None
+    except msgspec.DecodeError:
+        raise JsonError("0A000", "a JSON number of this size can't be returned; cast it to text") from None
 
 
 def _in_utc(value: datetime) -> datetime:
