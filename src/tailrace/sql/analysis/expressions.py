@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from tailrace.model.suggestions import did_you_mean
-from tailrace.sql.analysis.catalog import AmbiguousCallError, CastContext, Resolved, Signature, catalog, is_polymorphic
+from tailrace.sql.analysis.catalog import AmbiguousCallError, CastContext, Resolved, catalog, is_polymorphic
 from tailrace.sql.analysis.datetime_texts import CURRENT_WORDS
 from tailrace.sql.analysis.errors import (
     AMBIGUOUS_FUNCTION,
@@ -21,6 +21,7 @@ from tailrace.sql.analysis.errors import (
 )
 from tailrace.sql.analysis.input_texts import read_text
 from tailrace.sql.analysis.interval_texts import FULL_RANGE, IntervalRange, read_interval
+from tailrace.sql.analysis.json_syntax import is_json, json_array, json_object, json_scalar, json_subscript
 from tailrace.sql.analysis.numeric_digits import digits_of_aggregate, digits_of_call
 from tailrace.sql.analysis.scope import Scope, ScopeRelation
 from tailrace.sql.analysis.tree import (
@@ -79,8 +80,6 @@ _SCHEMAS = ("pg_catalog", "public")
 _TYPE_NAMES = {"decimal": "numeric", "string": "text", "bytes": "bytea", "blob": "bytea", "double": "float8"}
 _JSON_OPERATORS = frozenset(("->", "->>", "#>", "#>>"))
 _ROW_FUNCTIONS = frozenset(("to_jsonb", "to_json", "row_to_json"))
-_IS_JSON = Signature("is_json", ("text", "text", "bool"), "bool", key="is_json(text, text, bool)")
-"""What `IS JSON` means. It is no function of the catalog, so that no statement can name it."""
 _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
 _MAX_NUMERIC_PRECISION = 1000
 _MAX_INTEGER_DIGITS = 100
@@ -217,6 +216,10 @@ class ExpressionAnalyzer:
             shown = _shown_operator(name, types)
             raise AnalysisError(UNDEFINED_FUNCTION, f"operator does not exist: {shown}", location)
         return self._called(found, operands, location)
+
+    def call(self, name: str, arguments: Sequence[Expression], location: int) -> Call:
+        """Return the call of a function of the catalog."""
+        return self._called(self._find(name, arguments, {}, location), arguments, location)
 
     def _called(self, found: Resolved, arguments: Sequence[Expression], location: int) -> Call:
         if found.signature.name == "pg_typeof":
@@ -722,7 +725,7 @@ class ExpressionAnalyzer:
                 raise UnsupportedError("fields of composite values are not supported", found.location)
             indices = step["A_Indices"]
             if found.type == JSONB:
-                found = self._json_subscript(found, indices, scope)
+                found = json_subscript(self, found, indices, scope)
                 continue
             if not found.type.is_array:
                 raise AnalysisError(
@@ -739,18 +742,6 @@ class ExpressionAnalyzer:
             else:
                 found = Element(found.type.element, found, bounds[1], location=found.location)
         return found
-
-    def _json_subscript(self, found: Expression, indices: Node, scope: Scope) -> Expression:
-        """Return the value under a key or index, which is found like one step of a path."""
-        if indices.get("is_slice"):
-            raise AnalysisError(DATATYPE_MISMATCH, "jsonb subscript does not support slices", found.location)
-        key = self.analyze(indices["uidx"], scope)
-        if self._catalog.can_cast(key.type.name, "int4", "implicit") and key.type != UNKNOWN:
-            key = self.coerce(key, TEXT, "explicit")
-        called = self._catalog.find_function("jsonb_extract_path", [JSONB, TEXT])
-        if called is None:
-            raise UnsupportedError("subscripts of jsonb are not supported", found.location)
-        return self._called(called, [found, self.coerce(key, TEXT)], found.location)
 
     def _value_function(self, fields: Node, scope: Scope) -> Expression:
         location = _location(fields)
@@ -809,15 +800,6 @@ class ExpressionAnalyzer:
 
     def _row(self, fields: Node, scope: Scope) -> Expression:
         raise UnsupportedError("rows as values are not supported; name their items", _location(fields))
-
-    def _is_json(self, fields: Node, scope: Scope) -> Expression:
-        location = _location(fields)
-        found = self.settle(self.analyze(fields["expr"], scope))
-        if found.type.name not in ("text", "varchar", "bpchar", "json", "jsonb"):
-            raise AnalysisError(DATATYPE_MISMATCH, f"cannot use type {found.type} in IS JSON predicate", location)
-        kind = fields.get("item_type", "JS_TYPE_ANY").removeprefix("JS_TYPE_").lower()
-        unique = Constant(BOOL, bool(fields.get("unique_keys")))
-        return Call(BOOL, _IS_JSON, [self.coerce(found, TEXT, "explicit"), Constant(TEXT, kind), unique], location=location)
 
     def _set_to_default(self, fields: Node, scope: Scope) -> Expression:
         raise AnalysisError(SYNTAX_ERROR, "DEFAULT is not allowed in this context", _location(fields))
@@ -958,6 +940,9 @@ _METHODS: dict[str, Callable[[ExpressionAnalyzer, Node, Scope], Expression]] = {
     "GroupingFunc": ExpressionAnalyzer._grouping,
     "CollateClause": ExpressionAnalyzer._collate,
     "RowExpr": ExpressionAnalyzer._row,
-    "JsonIsPredicate": ExpressionAnalyzer._is_json,
+    "JsonIsPredicate": is_json,
+    "JsonObjectConstructor": json_object,
+    "JsonArrayConstructor": json_array,
+    "JsonScalarExpr": json_scalar,
     "SetToDefault": ExpressionAnalyzer._set_to_default,
 }

@@ -417,7 +417,11 @@ class DuckDbRenderer:
             kind = "interval" if node.type.name == "interval" else "numeric"
             return f"{kind}_{'greatest' if node.is_greatest else 'least'}([{', '.join(arguments)}])"
         if has_key(node.type):
-            raise UnsupportedError(f"GREATEST and LEAST of {node.type} are not supported", node.location)
+            # Of equal values the first is taken.
+            place, order = ("-place", "DESC") if node.is_greatest else ("place", "ASC")
+            pair = f"{{'key': {key_of('item', node.type)}, 'place': {place}, 'value': item}}"
+            present = f"list_filter([{', '.join(arguments)}], lambda item: item IS NOT NULL)"
+            return f"list_sort(list_transform({present}, lambda item, place: {pair}), '{order}')[1].value"
         return f"{'greatest' if node.is_greatest else 'least'}({', '.join(arguments)})"
 
     def _any_or_all(self, node: AnyOrAll) -> str:

@@ -440,3 +440,19 @@ word IS JSON AND k = 1
 (SELECT array_agg(k) FROM jsonb_object_keys(CASE WHEN jsonb_typeof(j) = 'object' THEN j END) AS k)
 (SELECT count(*) FROM jsonb_each(j))
 greatest(j, '1')
+json_object('a': k, 'b': word)::text
+json_object('a': 1, 'b': NULL)::text
+json_object()::text
+json_object('a': j)
+json_object('a': 1 ABSENT ON NULL)
+json_array(1, NULL, 'a', 1.50)::text
+json_array(1, NULL NULL ON NULL)::text
+json_array()::text
+json_array(k)
+json_scalar('x"y')::text
+json_scalar(price)::text
+json_scalar(NULL)
+json_scalar(ts)
+least(j, '"a"', NULL)
+greatest('1.0'::jsonb, '1'::jsonb)::text
+greatest('[]'::jsonb, '{}'::jsonb, 'null'::jsonb)
