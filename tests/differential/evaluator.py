@@ -20,8 +20,9 @@ from tailrace.sql.analysis.queries import QueryAnalyzer, RelationColumn
 from tailrace.sql.analysis.scope import Scope, ScopeColumn, ScopeRelation
 from tailrace.sql.analysis.tree import ColumnReference
 from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.duckdb.float_texts import float4_text
 from tailrace.sql.evaluation.evaluator import compile_expression
-from tailrace.sql.evaluation.output_texts import float4_text, interval_text
+from tailrace.sql.evaluation.output_texts import interval_text
 from tests.differential.answers import Answer, AnswerColumn, Failure, Verdict, comparable, judged, worst
 from tests.differential.contexts import expected_expression
 from tests.differential.corpus import Case, written_cases

@@ -136,7 +136,7 @@ def _filled(item: Any, sizes: list[int | None] | None) -> Items | None:
     if size is None:
         raise EvaluationError("22004", "dimension values cannot be null")
     if size < 0:
-        raise EvaluationError("22003", f"invalid array size: {size}")
+        raise EvaluationError("54000", "array size exceeds the maximum allowed (134217727)")
     check_length(size)
     return [item] * size
 

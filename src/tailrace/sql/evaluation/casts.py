@@ -170,10 +170,9 @@ def _numeric_as_float(value: Decimal, target: SqlType) -> float:
 
 def as_real(value: float) -> float:
     """Return a number as a float4 holds it."""
-    try:
-        result: float = struct.unpack("f", struct.pack("f", value))[0]
-    except OverflowError:
-        raise EvaluationError("22003", "value out of range: overflow") from None
+    result: float = struct.unpack("f", struct.pack("f", value))[0]
+    if math.isinf(result) and not math.isinf(value):
+        raise EvaluationError("22003", "value out of range: overflow")
     if result == 0 and value:
         raise EvaluationError("22003", "value out of range: underflow")
     return result

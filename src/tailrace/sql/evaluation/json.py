@@ -12,8 +12,9 @@ from tailrace.sql.analysis.json_documents import document_text, quoted_string, r
 from tailrace.sql.analysis.tree import Call
 from tailrace.sql.analysis.types import INTEGERS, NUMERIC, SqlType
 from tailrace.sql.duckdb import json_changes, json_functions, json_raw
+from tailrace.sql.duckdb.float_texts import float4_text, float8_text
 from tailrace.sql.evaluation.functions import ByCall, Entry, EvaluationError, Function, expanded
-from tailrace.sql.evaluation.output_texts import cast_printer, float4_text, float8_text
+from tailrace.sql.evaluation.output_texts import cast_printer
 
 # Parts
 
@@ -127,10 +128,20 @@ def _to_json(call: Call) -> Function:
     return json_printer(call.arguments[0].type)
 
 
+def _name_printer(sql_type: SqlType) -> Function:
+    if sql_type.is_array or sql_type.name in ("json", "jsonb"):
+        return _wrong_name
+    return cast_printer(sql_type)
+
+
+def _wrong_name(value: Any) -> str:
+    raise EvaluationError("22023", "key value must be scalar, not array, composite, or json")
+
+
 def _build_jsonb_object(call: Call) -> Function:
     if len(call.arguments) % 2:
         return _odd_arguments
-    names = [cast_printer(one.type) for one in call.arguments[::2]]
+    names = [_name_printer(one.type) for one in call.arguments[::2]]
     makers = [jsonb_maker(one.type) for one in call.arguments[1::2]]
 
     def build(*values: Any) -> str:
@@ -148,7 +159,7 @@ def _build_jsonb_object(call: Call) -> Function:
 def _build_json_object(call: Call) -> Function:
     if len(call.arguments) % 2:
         return _odd_arguments
-    names = [cast_printer(one.type) for one in call.arguments[::2]]
+    names = [_name_printer(one.type) for one in call.arguments[::2]]
     printers = [json_printer(one.type) for one in call.arguments[1::2]]
 
     def build(*values: Any) -> str:

@@ -178,7 +178,7 @@ def _cube_root(value: float) -> float:
 
 
 def _float_sign(value: float) -> float:
-    return value if value != value else float((value > 0) - (value < 0))
+    return float((value > 0) - (value < 0))
 
 
 def _rounded_float(value: float) -> float:

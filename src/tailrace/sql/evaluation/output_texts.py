@@ -1,7 +1,6 @@
 """Values as texts, as PostgreSQL's output functions print them."""
 
 import re
-import struct
 from collections.abc import Callable
 from datetime import datetime, time
 from decimal import Decimal
@@ -9,13 +8,12 @@ from typing import Any
 
 from tailrace.sql.analysis.interval_texts import Interval
 from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.duckdb.float_texts import float4_text, float8_text
 from tailrace.sql.duckdb.json_functions import canonical
 
 Printer = Callable[[Any], str]
 
 _NEEDS_QUOTES = re.compile(r'[{},"\\\s]')
-_DOUBLE_DIGITS = 15
-_REAL_DIGITS = 6
 _MICROSECONDS = 1_000_000
 
 
@@ -36,46 +34,7 @@ def _boolean(value: bool) -> str:
 
 
 def _numeric(value: Decimal) -> str:
-    return format(value, "f") if value.is_finite() else _float(str(float(value)), _DOUBLE_DIGITS)
-
-
-def float8_text(value: float) -> str:
-    """Return the shortest text that reads back as the same number."""
-    return _float(repr(value), _DOUBLE_DIGITS)
-
-
-def float4_text(value: float) -> str:
-    for digits in range(1, 9):
-        text = f"{value:.{digits}g}"
-        if _as_real(float(text)) == value:
-            return _float(text, _REAL_DIGITS)
-    return _float(f"{value:.9g}", _REAL_DIGITS)
-
-
-def _as_real(value: float) -> float:
-    try:
-        result: float = struct.unpack("f", struct.pack("f", value))[0]
-    except OverflowError:
-        return float("inf")
-    return result
-
-
-def _float(text: str, fixed_digits: int) -> str:
-    sign, text = ("-", text[1:]) if text.startswith("-") else ("", text)
-    if text == "nan":
-        return "NaN"
-    if text == "inf":
-        return f"{sign}Infinity"
-    number = Decimal(text)
-    digits = "".join(map(str, number.as_tuple().digits)).rstrip("0") or "0"
-    exponent = number.adjusted()
-    if number == 0:
-        return f"{sign}0"
-    if -5 < exponent < fixed_digits:
-        plain = format(number, "f")
-        return sign + (plain.rstrip("0").rstrip(".") if "." in plain else plain)
-    point = f".{digits[1:]}" if len(digits) > 1 else ""
-    return f"{sign}{digits[0]}{point}e{'-' if exponent < 0 else '+'}{abs(exponent):02}"
+    return format(value, "f") if value.is_finite() else float8_text(float(value))
 
 
 def timestamp_text(value: datetime) -> str:
