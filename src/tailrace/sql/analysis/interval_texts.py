@@ -141,11 +141,11 @@ class _Builder:
             found = _ISO_PART.match(self._text, at)
             if found is None and re.fullmatch(r"P[0-9T:.-]+", self._text):
                 raise UnsupportedError(f'the interval "{self._text}" is not supported in this form; write it as P1Y2M3DT4H5M6S')
-            if found is None or found[3] not in units or not (found[1].strip("-") or found[2]):
+            if found is None or found[3] not in units or not re.search("[0-9]", found[0]):
                 raise self.invalid()
-            sign = -1.0 if found[1].startswith("-") else 1.0
-            whole = int(found[1]) if found[1].strip("-") else 0
-            self._add(whole, sign * float(f"0{found[2]}0" if found[2] else 0), units[found[3]])
+            # The fraction is what is left of the float, not its own digits: 2.8 months are 2 months, 23 days and 24 hours.
+            value = float(f"{found[1] or '0'}{found[2] or ''}")
+            self._add(int(value), value - int(value), units[found[3]])
             self._seen.add("iso")
             at = found.end()
         if not self._seen:

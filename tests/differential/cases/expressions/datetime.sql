@@ -363,3 +363,6 @@ d::text || ' ' || ts::text
 d - interval '1 day' * k
 ts + k * interval '1 hour'
 (date '2024-12-31' - d) / 365
+'P2.80M'::interval
+'P-.5DT1.1H'::interval
+'2.80 months'::interval
