@@ -166,7 +166,7 @@ class _FormatReader:
 _READ_NUMBERS = {
     "YYYY": ("year", 4), "YYY": ("year", 3), "YY": ("year", 2), "Y": ("year", 1), "MM": ("month", 2), "DD": ("day", 2),
     "DDD": ("day of year", 3), "HH24": ("hour", 2), "HH12": ("hour", 2), "HH": ("hour", 2), "MI": ("minute", 2),
-    "SS": ("second", 2), "MS": ("ms", 3), "US": ("us", 6), "SSSS": ("seconds of day", 5), "SSSSS": ("seconds of day", 5),
+    "SS": ("second", 2), "MS": ("ms", 3), "US": ("us", 6), "SSSS": ("seconds of day", 4), "SSSSS": ("seconds of day", 5),
 }  # fmt: skip
 
 

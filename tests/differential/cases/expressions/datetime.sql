@@ -366,3 +366,4 @@ ts + k * interval '1 hour'
 'P2.80M'::interval
 'P-.5DT1.1H'::interval
 '2.80 months'::interval
+to_timestamp('20240229458213', 'YYYYMMSSSSDD')
