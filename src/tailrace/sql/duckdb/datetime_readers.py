@@ -100,11 +100,11 @@ class _FormatReader:
             value, length = self._integer(width, part.name, is_delimited or part.is_fill)
             if key in ("HH", "HH12"):
                 self._has_12_hours = True
-            if key in ("YYY", "YY", "Y") and length < 4:
-                value = _full_year(value)
-            if key in ("MS", "US"):
-                value *= 10 ** (width - length) if length < width else 1
             self._set(name, value)
+            if key in ("YYY", "YY", "Y") and length < 4:
+                self._parts[name] = _full_year(value)
+            if key in ("MS", "US") and length < width:
+                self._parts[name] *= 10 ** (width - length)
         elif key in ("MONTH", "MON"):
             self._set("month", 1 + self._word([name if key == "MONTH" else name[:3] for name in MONTH_NAMES], part.name))
         elif key in ("DAY", "DY"):

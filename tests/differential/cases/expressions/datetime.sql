@@ -367,3 +367,4 @@ ts + k * interval '1 hour'
 'P-.5DT1.1H'::interval
 '2.80 months'::interval
 to_timestamp('20240229458213', 'YYYYMMSSSSDD')
+to_date('2024 - 24', 'YYYY - YY')
