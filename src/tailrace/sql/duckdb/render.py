@@ -425,6 +425,11 @@ class DuckDbRenderer:
         return f"{'greatest' if node.is_greatest else 'least'}({', '.join(arguments)})"
 
     def _any_or_all(self, node: AnyOrAll) -> str:
+        if (isinstance(node.array, Constant) and node.array.value == []) or (
+            isinstance(node.array, ArrayOf) and not node.array.items
+        ):
+            # DuckDB would not evaluate the left side, which may fail.
+            raise UnsupportedError("a comparison with an empty array is not supported", node.location)
         variable = f"item_{len(self._items) + 1}"
         self._items.append(variable)
         try:
