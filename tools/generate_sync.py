@@ -31,6 +31,7 @@ _REPLACED = [
         (r"\baclose\b", "close"),
         (r"\ba(read|iter_raw)\b", r"\1"),
         (r"\basynccontextmanager\b", "contextmanager"),
+        (r"\benter_async_context\b", "enter_context"),
         (r"\b_async\b", "_sync"),
     )
 ]

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tailrace.cli.sql.copy_statement import COPY_OPTIONS, parse_copy
+from tailrace.cli.sql.script import StatementReader
 from tailrace.model.record import MESSAGE_ID_HEADER
 from tailrace.model.topic import TopicOptions
 from tailrace.sql.grammar.tables import TYPES
@@ -55,3 +57,14 @@ def test_every_option_and_column_is_documented() -> None:
     columns = [column.name for column in CONSUMED]
     names = ["alias", *TopicOptions.__struct_fields__, *columns, *COLUMNS, MESSAGE_ID_HEADER]
     assert [name for name in names if f"`{name}`" not in PAGE] == []
+
+
+def test_every_option_and_example_of_copy_is_one() -> None:
+    page = (REFERENCE / "copy.md").read_text()
+    documented = {
+        name for row in re.findall(r"^\| (`[A-Z_`, ]+`) \|", page, re.MULTILINE) for name in re.findall(r"[A-Z_]+", row)
+    }
+    assert documented == {name.upper() for name in COPY_OPTIONS}
+    (example,) = re.findall(r"^```sql\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    for statement in StatementReader().feed(example):
+        assert parse_copy(statement.text)

@@ -1,6 +1,6 @@
 """Schemas of `GET /api/tables` and of `/api/routes`."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -27,6 +27,27 @@ class TableView(msgspec.Struct):
 class TablePage(msgspec.Struct):
     tables: list[TableView]
     next: str | None
+
+
+CopyErrorPolicy = Literal["stop", "skip"]
+
+
+class RejectedRowView(msgspec.Struct):
+    row: int
+    """Counted from 0."""
+    column: str | None
+    value: str | None
+    reason: str
+    sqlstate: str
+
+
+class CopyRowsResponse(msgspec.Struct):
+    rows: int
+    """How many were inserted."""
+    cursor: int | None
+    """The cursor of the first one."""
+    rejected: list[RejectedRowView]
+    """Rows that were left out, with `on_error=skip`."""
 
 
 class AddRouteBody(msgspec.Struct, forbid_unknown_fields=True):

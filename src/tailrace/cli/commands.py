@@ -7,6 +7,7 @@ import typer
 from tailrace import __version__
 from tailrace.cli.command_line import CommandGroup
 from tailrace.cli.consume import consume
+from tailrace.cli.copy import copy
 from tailrace.cli.groups import groups_app
 from tailrace.cli.offline import dump, fsck, salvage
 from tailrace.cli.pipeline import pipeline
@@ -30,6 +31,7 @@ def build_app() -> CommandGroup:
     app.add("serve", serve, _RUN)
     app.add("pipeline", pipeline, _RUN)
     app.add("sql", sql, _USE)
+    app.add("copy", copy, _USE)
     app.add("publish", publish, _USE)
     app.add("consume", consume, _USE)
     app.add("tail", tail, _USE)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -28,6 +28,9 @@ from tailrace.model.errors import (
     TimeoutError,
     TlsError,
 )
+
+if TYPE_CHECKING:
+    from tailrace.client.values import CopyResult
 
 _CONNECT_SECONDS = 5.0
 _REQUEST_SECONDS = 60.0
@@ -108,6 +111,20 @@ class ServerApi:
         body = msgspec.json.encode({"sql": text, "params": parameters or []})
         with self._stream("POST", "/api/sql", body, {"accept": media_type}, _SQL_SECONDS) as chunks:
             yield _complete(chunks)
+
+    def copy_into(self, table: str, source: Any, **options: Any) -> "CopyResult":
+        """Copy a file into a table; the options are those of the SDK."""
+        from tailrace.client._sync.copy import TableCopy
+
+        with self._explained(is_read=False):
+            return TableCopy(self._transport).copy_into(table, source, **options)
+
+    def copy_out(self, source: str, target: Any, **options: Any) -> "CopyResult":
+        """Copy a table or a query to a file; the options are those of the SDK."""
+        from tailrace.client._sync.copy import TableCopy
+
+        with self._explained(is_read=True):
+            return TableCopy(self._transport).copy_out(source, target, **options)
 
     @contextmanager
     def stream(self, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> Iterator[Iterator[bytes]]:

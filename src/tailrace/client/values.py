@@ -196,3 +196,45 @@ def _bytes_of(text: TextField, base64: BytesField) -> bytes | None:
     if isinstance(text, str):
         return text.encode()
     return base64 if isinstance(base64, bytes) else None
+
+
+class CopyProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a COPY has come."""
+
+    rows: int = 0
+    """Rows that are in the table, or in the file."""
+    rejected: int = 0
+    bytes: int = 0
+    """Bytes that were read of the file, or written to it."""
+    total_bytes: int | None = None
+    """The size of the file, if it is known."""
+    next_line: int = 1
+    """The first line of the file of which nothing is known to be in the table. Rows are counted where there are no lines."""
+    pending_line: int | None = None
+    """The last line of the chunk that is being sent."""
+
+
+class CopyResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a COPY did."""
+
+    rows: int
+    """Rows that were copied."""
+    rejected: int = 0
+    """Rows that were left out, with `on_error="skip"`."""
+    bytes: int = 0
+    """Bytes that were read of the file, or written to it."""
+    cursor: int | None = None
+    """The position in the log of the first row that was inserted."""
+
+
+class RejectedRow(msgspec.Struct, frozen=True):
+    """A row of a file that COPY left out, and why."""
+
+    source: str
+    """The name of the file."""
+    line: int
+    """Where the row begins. Rows are counted where there are no lines."""
+    column: str | None
+    value: str | None
+    reason: str
+    sqlstate: str

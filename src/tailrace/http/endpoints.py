@@ -26,7 +26,7 @@ from tailrace.http.request_guard import CONTENT_TYPE, JSON, RequestGuard
 from tailrace.http.requests import check_query
 from tailrace.http.sql import SqlExecutor, sql
 from tailrace.http.subscribe import EventEncoder, subscribe, subscribe_by_websocket
-from tailrace.http.tables import RouteEndpoints, tables
+from tailrace.http.tables import RouteEndpoints, copy_rows, tables
 from tailrace.http.topics import TopicEndpoints
 from tailrace.model.errors import TailraceError
 from tailrace.model.limits import Limits
@@ -83,6 +83,7 @@ def create_litestar_app(
             MemberEndpoints,
             QueueEndpoints,
             tables,
+            copy_rows,
             RouteEndpoints,
             PipelineEndpoints,
             BatchEndpoints,

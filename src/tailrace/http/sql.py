@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from litestar import Request, post
@@ -25,6 +25,9 @@ from tailrace.model.errors import InvalidRequestError
 from tailrace.model.limits import Limits
 from tailrace.sql.results import Result, ResultEncoder, ResultStream
 
+if TYPE_CHECKING:
+    from tailrace.sql.handlers.copy import CopiedRows
+
 _log = logging.getLogger("tailrace.http")
 _INLINE_ROWS = 1_000
 
@@ -36,6 +39,7 @@ class SqlExecutor(Protocol):
 
     async def execute(self, text: str, params: SqlParameters = (), answer: ReadAnswer | None = None) -> list[Result]: ...
     async def stream(self, text: str, params: SqlParameters, encoder: ResultEncoder, answer: ReadAnswer) -> ResultStream: ...
+    async def copy_rows(self, table: str, data: bytes, *, skip: bool) -> "CopiedRows": ...
 
 
 class NoSqlExecutor:
@@ -45,6 +49,9 @@ class NoSqlExecutor:
         raise InvalidRequestError("this server does not run SQL")
 
     async def stream(self, text: str, params: SqlParameters, encoder: ResultEncoder, answer: ReadAnswer) -> ResultStream:
+        raise InvalidRequestError("this server does not run SQL")
+
+    async def copy_rows(self, table: str, data: bytes, *, skip: bool) -> "CopiedRows":
         raise InvalidRequestError("this server does not run SQL")
 
 

@@ -1,16 +1,31 @@
-"""`GET /api/tables` lists tables, which are created and used in SQL; `/api/routes` adds, lists and drops routes.
+"""`GET /api/tables` lists tables, which are created and used in SQL, and `POST /api/tables/{name}/rows` copies rows into one;
+`/api/routes` adds, lists and drops routes.
 
 A route is added by the SQL statement that it stands for, so both ways have the same checks.
 """
 
-from litestar import Controller, delete, get, post
-from litestar.di import NamedDependency
-from litestar.params import FromQuery, RawBody, SkipValidation
+from typing import Any
 
-from tailrace.api.tables import AddRouteBody, ColumnView, RoutePage, RouteView, TablePage, TableView
+from litestar import Controller, Request, delete, get, post
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, RawBody, SkipValidation
+
+from tailrace.api.tables import (
+    AddRouteBody,
+    ColumnView,
+    CopyErrorPolicy,
+    CopyRowsResponse,
+    RejectedRowView,
+    RoutePage,
+    RouteView,
+    TablePage,
+    TableView,
+)
 from tailrace.broker.broker import Broker
+from tailrace.http.disconnect import while_connected
 from tailrace.http.openapi import describe_endpoint
 from tailrace.http.requests import DEFAULT_PAGE, PageSize, page, read_body
+from tailrace.http.row_encoders import ARROW_TYPE
 from tailrace.http.sql import SqlExecutor
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.limits import Limits
@@ -26,6 +41,19 @@ async def tables(
     """List tables by name."""
     found, last = page(broker.tables, lambda table: table.name, after, limit)
     return TablePage([_table_view(table) for table in found], last)
+
+
+@post("/api/tables/{name:str}/rows", status_code=200, tags=["tables"], opt=describe_endpoint(content_type=ARROW_TYPE))
+async def copy_rows(
+    request: Request[Any, Any, Any],
+    name: FromPath[str],
+    body: RawBody,
+    engine: NamedDependency[SkipValidation[SqlExecutor]],
+    on_error: FromQuery[CopyErrorPolicy] = "stop",
+) -> CopyRowsResponse:
+    """Insert rows into a table, in one transaction."""
+    copied = await while_connected(request.receive, engine.copy_rows(name, body, skip=on_error == "skip"))
+    return CopyRowsResponse(copied.rows, copied.cursor, [RejectedRowView(*rejected) for rejected in copied.rejected])
 
 
 def _table_view(table: Table) -> TableView:

@@ -413,6 +413,53 @@ class ConstraintError(SqlError):
     """A row breaks a constraint of its table: its key exists already, or a column must not be null."""
 
     http_status = 409
+    row: int | None = None
+    """Which row of many it is, counted from 0, if that is known."""
+
+
+class InvalidRowError(SqlError):
+    """A row of COPY can't be stored: one of its values is invalid for its column, or it breaks a constraint."""
+
+    http_status = 422
+
+    def __init__(self, reason: str, row: int, column_name: str | None, value: str | None, sqlstate: str) -> None:
+        """`row` is counted from 0 in the rows of the request."""
+        place = f"row {row + 1}" if column_name is None else f"row {row + 1}, column {column_name}"
+        super().__init__(f"{place}: {reason}")
+        self.row = row
+        self.column_name = column_name
+        self.value = value
+        self.reason = reason
+        self.sqlstate = sqlstate
+
+
+class CopyStoppedError(TailraceError):
+    """COPY stopped before the end of its file. `rows` are in the table; `next_line` is the first line of which nothing is, and
+    where to go on."""
+
+    http_status = 422
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str = "",
+        line: int | None = None,
+        column_name: str | None = None,
+        value: str | None = None,
+        rows: int = 0,
+        next_line: int = 1,
+        unknown_until: int | None = None,
+    ) -> None:
+        """`unknown_until` is the last line that may be in the table, all from `next_line` on or none of them."""
+        super().__init__(message)
+        self.reason = reason
+        self.line = line
+        self.column_name = column_name
+        self.value = value
+        self.rows = rows
+        self.next_line = next_line
+        self.unknown_until = unknown_until
 
 
 class UnknownTableError(SqlError):

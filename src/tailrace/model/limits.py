@@ -208,6 +208,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long staged bytes are kept."""
     table_columns: int = 500
     """Columns of one table."""
+    copy_rows: int = 100_000
+    """Rows of one request of COPY."""
     change_bytes: int = 4 * MIB
     """Bytes of one change of a table as an event, with the row before and after."""
     snapshot_rows: int = 1_000

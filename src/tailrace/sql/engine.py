@@ -26,6 +26,7 @@ from tailrace.model.record import Message
 from tailrace.model.suggestions import did_you_mean
 from tailrace.sql.fast_insert import FastInsertParser, fast_parse_insert
 from tailrace.sql.handlers.consume import ConsumeHandler, RedriveHandler
+from tailrace.sql.handlers.copy import CopiedRows, CopyHandler
 from tailrace.sql.handlers.insert import TopicInsertHandler, source_query, with_query_rows
 from tailrace.sql.handlers.show import ShowHandler
 from tailrace.sql.handlers.topics import TopicHandler
@@ -89,6 +90,7 @@ class StatementEngine:
         self._consuming = ConsumeHandler(broker, limits)
         showing = ShowHandler(broker)
         self._topic_inserts = TopicInsertHandler(broker, queries)
+        self._copying = CopyHandler(broker, self.execute, limits)
         self._handlers: dict[type[Statement], StatementHandler] = {
             CreateTopicStatement: topics.create,
             SetTopicStatement: topics.set,
@@ -124,6 +126,10 @@ class StatementEngine:
             raise SqlError(
                 "the statement or one of its values is nested too deeply; split it into smaller statements"
             ) from error
+
+    async def copy_rows(self, table: str, data: bytes, *, skip: bool) -> CopiedRows:
+        """Call `CopyHandler.insert`."""
+        return await self._copying.insert(table, data, skip=skip)
 
     async def close(self) -> None:
         """Stop queries, finish writes and end the parser process."""

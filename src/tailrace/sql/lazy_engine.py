@@ -18,6 +18,7 @@ from tailrace.model.limits import Limits
 
 if TYPE_CHECKING:
     from tailrace.sql.engine import StatementEngine
+    from tailrace.sql.handlers.copy import CopiedRows
     from tailrace.sql.results import Result, ResultEncoder, ResultStream
 
 
@@ -56,6 +57,11 @@ class LazySqlEngine:
         """Call `StatementEngine.stream`."""
         engine = await self._engine()
         return await engine.stream(text, params, encoder, answer)
+
+    async def copy_rows(self, table: str, data: bytes, *, skip: bool) -> "CopiedRows":
+        """Call `StatementEngine.copy_rows`."""
+        engine = await self._engine()
+        return await engine.copy_rows(table, data, skip=skip)
 
     async def close(self) -> None:
         self._closed = True

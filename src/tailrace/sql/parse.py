@@ -130,6 +130,11 @@ def _read(reader: TokenReader, text: str, source: str) -> Statement:
         return topics.show(reader, text)
     if reader.sees("DESCRIBE") or reader.sees("DESC"):
         return topics.describe(reader, text)
+    if reader.take("COPY"):
+        reader.reject(
+            "COPY reads and writes files of the client, so a client runs it: `tailrace copy`, the prompt of `tailrace sql`, or"
+            " copy_into and copy_out of the Python SDK"
+        )
     return _transaction(reader, text)
 
 

@@ -18,7 +18,7 @@ from tailrace.cli.command_line import RowFormat
 from tailrace.cli.display import GAP, Heading, console, note_corrupt_batch, print_note, print_table, printable
 from tailrace.cli.errors import CommandError, ExitCode, exit_code_of
 from tailrace.cli.server_api import ServerApi
-from tailrace.cli.sql.script import SqlRequest, explain_sql_error, is_one_query
+from tailrace.cli.sql.script import SqlRequest, explain_sql_error, is_copy, is_one_query
 from tailrace.model.errors import TailraceError
 from tailrace.model.text import counted, csv_field, distinct_names
 
@@ -207,6 +207,8 @@ class SqlRunner:
     def run(self, request: SqlRequest, parameters: Parameters = ()) -> ExitCode:
         """Run a request and print its results or its error. Return the exit code."""
         printer = self._printer
+        if is_copy(request.text):
+            return self.attempt(request, lambda: self._copy(request.text))
         # Skipped batches are only listed in a response that is not streamed.
         if isinstance(printer, StreamingResultPrinter) and is_one_query(request.text) and not self._server.skips_corrupt:
             return self.attempt(request, lambda: self._stream(printer, request.text, parameters))
@@ -218,6 +220,22 @@ class SqlRunner:
             self._before_output()
             printer.show_chunks(chunks)
         return ()
+
+    def _copy(self, text: str) -> Sequence[Result]:
+        """Run COPY here, because its file is here."""
+        from tailrace.cli.copy import copy_from, copy_to
+        from tailrace.cli.sql.copy_statement import parse_copy
+
+        order = parse_copy(text)
+        self._before_output()
+        try:
+            if order.is_from:
+                rows = copy_from(self._server, order, is_stdin_free=self._source != "stdin").rows
+            else:
+                rows = copy_to(self._server, order).rows
+        except OSError as error:
+            raise CommandError(f"{error.filename or order.file}: {error.strerror}") from error
+        return [{"columns": [], "rows": [], "status": f"COPY {rows}"}]
 
     def attempt(self, request: SqlRequest, ask: Callable[[], Sequence[Result]]) -> ExitCode:
         began = time.perf_counter()

@@ -136,6 +136,13 @@ def is_one_query(text: str) -> bool:
     return first in ("SELECT", "VALUES") or (first == "WITH" and not _WRITES.search(text))
 
 
+def is_copy(text: str) -> bool:
+    """Return whether it is one COPY statement, which the client runs itself."""
+    reader = StatementReader()
+    statements = [*reader.feed(text), *reader.rest()]
+    return len(statements) == 1 and statements[0].words[0] == "COPY"
+
+
 class SqlRequest(NamedTuple):
     """What is sent to the server in one request."""
 

@@ -4,13 +4,19 @@ The rest of this folder is written once. `_sync/concurrency.py` has the same cla
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from typing import Generic, TypeVar
+
+from tailrace.client.copying.daemon_thread import DaemonThread
 
 T = TypeVar("T")
 
 AsyncLock = asyncio.Lock
+_CLOSE_SECONDS = 1.0
 pause = asyncio.sleep
+run_blocking = asyncio.to_thread
+"""Call a function that blocks."""
 SWITCHES_ARE_EXPENSIVE = False
 """Whether it is expensive to let a worker do what the caller waits for. A task is cheap, and outlives its caller."""
 
@@ -77,3 +83,23 @@ class AsyncWorker:
         """Wait until it has ended."""
         if self._task is not None:
             await self._task
+
+
+class AsyncReadAhead(Generic[T]):
+    """Takes the items of an iterator that blocks, in a thread, one ahead of the caller."""
+
+    def __init__(self, items: Iterator[T]) -> None:
+        self._items = items
+        self._thread = DaemonThread("tailrace-read-ahead")
+        self._next: Future[T | None] = self._thread.submit(next, items, None)
+
+    async def get(self) -> T | None:
+        """Return the next item, or `None` after the last one."""
+        found = await asyncio.wrap_future(self._next)
+        if found is not None:
+            self._next = self._thread.submit(next, self._items, None)
+        return found
+
+    async def close(self) -> bool:
+        """End the thread, and return whether it does not use the iterator any more."""
+        return await asyncio.to_thread(self._thread.close, _CLOSE_SECONDS)

@@ -2,15 +2,25 @@
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Generic, TypeVar, cast
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Generic, ParamSpec, TypeVar, cast
+
+from tailrace.client.copying.daemon_thread import DaemonThread
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 Lock = threading.Lock
+_CLOSE_SECONDS = 1.0
 pause = time.sleep
 SWITCHES_ARE_EXPENSIVE = True
 """Whether it is expensive to let a worker do what the caller waits for: it takes two switches of threads."""
+
+
+def run_blocking(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function that blocks."""
+    return function(*args, **kwargs)
 
 
 class Signal:
@@ -75,3 +85,23 @@ class Worker:
         """Wait until it has ended."""
         if self._is_started:
             self._thread.join()
+
+
+class ReadAhead(Generic[T]):
+    """Takes the items of an iterator that blocks, in a thread, one ahead of the caller."""
+
+    def __init__(self, items: Iterator[T]) -> None:
+        self._items = items
+        self._thread = DaemonThread("tailrace-read-ahead")
+        self._next: Future[T | None] = self._thread.submit(next, items, None)
+
+    def get(self) -> T | None:
+        """Return the next item, or `None` after the last one."""
+        found = self._next.result()
+        if found is not None:
+            self._next = self._thread.submit(next, self._items, None)
+        return found
+
+    def close(self) -> bool:
+        """End the thread, and return whether it does not use the iterator any more."""
+        return self._thread.close(_CLOSE_SECONDS)

@@ -278,12 +278,15 @@ class WriterConnection:
         try:
             connection.executemany(program.sql, rows)
         except apsw.ConstraintError:
-            failed = rows[connection.total_changes() - before]
+            number = connection.total_changes() - before
+            failed = rows[number]
             key = zip(program.table.primary_key, of.key_of(failed), strict=True)
             key_text = ", ".join(f"{name} = {shown(value)}" for name, value in key)
-            raise ConstraintError(
+            error = ConstraintError(
                 f"table {program.table.name!r} already has a row with {key_text}; use ON CONFLICT to say what to do then"
-            ) from None
+            )
+            error.row = number
+            raise error from None
         finally:
             connection.preupdate_hook(self.recorder.hook)
 

@@ -1,0 +1,229 @@
+"""COPY ... FROM: rows of one request, as an Arrow IPC stream, inserted into a table in one transaction.
+
+The client reads the file (`client/copying`), and sends it in chunks. A chunk is in the table as a whole or not at all. If one
+of its rows can't be stored, `InvalidRowError` names it; or, with `skip`, the rows that can't be stored are left out and
+returned. These are rows with a value that is invalid for its column, and rows whose key exists.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+from tailrace.broker.broker import Broker
+from tailrace.model.errors import (
+    ConstraintError,
+    InvalidRequestError,
+    InvalidRowError,
+    LimitExceededError,
+    SqlError,
+    TailraceError,
+    UnknownTableError,
+)
+from tailrace.model.ids import Cursor
+from tailrace.model.limits import Limits
+from tailrace.model.suggestions import did_you_mean
+from tailrace.model.table import Column, Table
+from tailrace.sql.results import Result
+from tailrace.sql.tables.values import codec_of
+from tailrace.wire.arrow_stream import InvalidStreamError, MessageSplitter
+
+_UNIQUE = "23505"
+_MAX_ITEMS = 10_000_000
+"""Items of the lists of one request: nulls take no bytes in Arrow, but some as values."""
+_INVALID_VALUE = "22000"
+
+
+class LeftOutRow(NamedTuple):
+    """A row that was left out."""
+
+    row: int
+    """Counted from 0."""
+    column: str | None
+    value: str | None
+    reason: str
+    sqlstate: str
+
+
+class CopiedRows(NamedTuple):
+    rows: int
+    cursor: Cursor | None
+    rejected: Sequence[LeftOutRow]
+
+
+class _Rows(NamedTuple):
+    """The rows of a request, as values for the columns."""
+
+    columns: Sequence[Column]
+    values: Sequence[Sequence[Any]]
+    """The values of each column."""
+    rejected: dict[int, LeftOutRow]
+    """What is known to be wrong, the first fault of each row."""
+    size: int
+    """How many rows there are."""
+
+
+class CopyHandler:
+    def __init__(
+        self, broker: Broker, execute: Callable[[str, Sequence[Any]], Awaitable[list[Result]]], limits: Limits
+    ) -> None:
+        self._broker = broker
+        self._execute = execute
+        self._limits = limits
+
+    async def insert(self, name: str, data: bytes, *, skip: bool) -> CopiedRows:
+        """Insert the rows of an Arrow IPC stream whose columns have the names of the table's. With `skip` leave out what
+        can't be stored; otherwise raise `InvalidRowError` for the first such row."""
+        table = self._table(name)
+        rows = await asyncio.to_thread(_read_rows, data, table, self._limits)
+        while True:
+            if rows.rejected and not skip:
+                raise _error_of(rows.rejected[min(rows.rejected)])
+            left = [row for row in range(rows.size) if row not in rows.rejected] if rows.rejected else range(rows.size)
+            if not left:
+                return CopiedRows(0, None, _in_order(rows))
+            given = await asyncio.to_thread(_rows_at, rows, left)
+            try:
+                (result,) = await self._execute(_insert_text(table, rows.columns), given)
+                return CopiedRows(len(left), result.cursor, _in_order(rows))
+            except ConstraintError as error:
+                if not skip:
+                    raise _constraint_error(error, left) from error
+                return await self._insert_new(table, rows, left, given)
+            except SqlError as error:
+                before = len(rows.rejected)
+                await asyncio.to_thread(_add_invalid, rows, left)
+                if len(rows.rejected) == before:
+                    raise error
+
+    def _table(self, name: str) -> Table:
+        table = self._broker.tables.find(name)
+        if table is not None:
+            return table
+        if self._broker.topics.find(name) is not None:
+            raise UnknownTableError(f"{name!r} is a topic, not a table; publish to it")
+        raise UnknownTableError(
+            f"there is no table {name!r}{did_you_mean(name, [table.name for table in self._broker.tables])}"
+        )
+
+    async def _insert_new(self, table: Table, rows: _Rows, left: Sequence[int], given: Sequence[Sequence[Any]]) -> CopiedRows:
+        """Insert the rows whose key does not exist yet."""
+        key = ", ".join(map(_quoted, table.primary_key))
+        text = f"{_insert_text(table, rows.columns)} ON CONFLICT DO NOTHING RETURNING {key}"
+        (result,) = await self._execute(text, given)
+        places = [[column.name for column in rows.columns].index(name) for name in table.primary_key]
+        columns = [rows.columns[place] for place in places]
+        inserted = iter(result.rows)
+        expected = next(inserted, None)
+        for row, values in zip(left, given, strict=True):
+            # Rows are returned in the order in which they are inserted, and no key twice.
+            found = [_loaded(values[place], column) for place, column in zip(places, columns, strict=True)]
+            if expected is not None and found == list(expected):
+                expected = next(inserted, None)
+            else:
+                pairs = ", ".join(f"{column.name} = {value!s}" for column, value in zip(columns, found, strict=True))
+                reason = f"table {table.name!r} already has a row with {pairs}"
+                rows.rejected[row] = LeftOutRow(row, columns[0].name, str(found[0]), reason, _UNIQUE)
+        return CopiedRows(len(result.rows), result.cursor, _in_order(rows))
+
+
+def _read_rows(data: bytes, table: Table, limits: Limits) -> _Rows:
+    from tailrace.sql.arrow_values import read_column
+
+    batches = _read_stream(data, limits)
+    columns = _columns(table, batches.schema.names)
+    found = [read_column(array, column, table.name) for array, column in zip(batches.columns, columns, strict=True)]
+    rejected: dict[int, LeftOutRow] = {}
+    for invalid in sorted(one for column in found for one in column.invalid):
+        rejected.setdefault(invalid.row, LeftOutRow(*invalid))
+    return _Rows(columns, [column.values for column in found], rejected, batches.num_rows)
+
+
+def _read_stream(data: bytes, limits: Limits) -> Any:
+    import pyarrow as pa
+
+    splitter = MessageSplitter()
+    try:
+        messages = splitter.feed(data)
+    except InvalidStreamError as error:
+        raise InvalidRequestError(f"the body is not an Arrow IPC stream: {error}") from error
+    if any(message.is_compressed for message in messages):
+        raise InvalidRequestError("the Arrow stream is compressed; send it without compression")
+    rows = sum(message.rows for message in messages)
+    if rows > limits.copy_rows:
+        raise LimitExceededError(
+            f"the request has {rows:,} rows, more than copy_rows allows ({limits.copy_rows:,}); send fewer"
+        )
+    from tailrace.sql.arrow_values import is_plain, item_count
+
+    try:
+        reader = pa.ipc.open_stream(pa.py_buffer(data))
+        for field in reader.schema:
+            if not is_plain(field.type):
+                raise InvalidRequestError(f"column {field.name!r} is of Arrow's {field.type}, which is not supported; cast it")
+        table = reader.read_all()
+        table.validate(full=True)
+        items = sum(map(item_count, table.columns))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InvalidRequestError(f"the body is not an Arrow IPC stream: {error}") from error
+    if items > _MAX_ITEMS:
+        raise LimitExceededError(f"lists of the request have {items:,} items, more than {_MAX_ITEMS:,}; send fewer rows")
+    return table
+
+
+def _columns(table: Table, names: Sequence[str]) -> list[Column]:
+    known = {column.name.lower(): column for column in table.columns}
+    found = []
+    for name in names:
+        column = known.get(name.lower())
+        if column is None:
+            raise SqlError(f"table {table.name!r} has no column {name!r}{did_you_mean(name, list(known))}")
+        if column in found:
+            raise SqlError(f"column {column.name!r} is named twice; name it once")
+        found.append(column)
+    if not found:
+        raise SqlError("the rows have no columns")
+    return found
+
+
+def _rows_at(rows: _Rows, left: Sequence[int]) -> list[tuple[Any, ...]]:
+    if len(left) == rows.size:
+        return list(zip(*rows.values, strict=True))
+    return list(zip(*([values[row] for row in left] for values in rows.values), strict=True))
+
+
+def _add_invalid(rows: _Rows, left: Sequence[int]) -> None:
+    from tailrace.sql.arrow_values import find_invalid
+
+    for column, values in zip(rows.columns, rows.values, strict=True):
+        for invalid in find_invalid([values[row] for row in left], column):
+            row = left[invalid.row]
+            rows.rejected.setdefault(row, LeftOutRow(row, *invalid[1:]))
+
+
+def _loaded(value: Any, column: Column) -> Any:
+    codec = codec_of(column.type)
+    return codec.load(codec.store(value))
+
+
+def _in_order(rows: _Rows) -> list[LeftOutRow]:
+    return [rows.rejected[row] for row in sorted(rows.rejected)]
+
+
+def _error_of(found: LeftOutRow) -> InvalidRowError:
+    return InvalidRowError(found.reason, found.row, found.column, found.value, found.sqlstate)
+
+
+def _constraint_error(error: ConstraintError, left: Sequence[int]) -> TailraceError:
+    if error.row is None:
+        return error
+    return InvalidRowError(str(error), left[error.row], None, None, _UNIQUE)
+
+
+def _insert_text(table: Table, columns: Sequence[Column]) -> str:
+    name = ".".join(map(_quoted, table.name.split(".")))
+    names = ", ".join(_quoted(column.name) for column in columns)
+    return f"INSERT INTO {name} ({names}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608  quoted names
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
