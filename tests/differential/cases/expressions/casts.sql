@@ -146,12 +146,8 @@ timestamptz '2024-02-29 10:00:00-08'
 '6F9619FF8B86D011B42D00CF4FC964FF'::uuid
 '{6f9619ff-8b86-d011-b42d-00cf4fc964ff}'::uuid
 '6f9619ff'::uuid
-u::text
-t::uuid
 '\x00ff'::bytea
 'abc'::bytea
-'\xzz'::bytea
-b::text
 'abc\\def'::bytea
 '\101'::bytea
 '{"a": 1}'::json
@@ -179,12 +175,6 @@ j::text
 '{a,"b c",NULL}'::text[]
 '{{1,2},{3,4}}'::int[]
 '{1,a}'::int[]
-'1,2'::int[]
-ARRAY['1', '2']::int[]
-nums::text[]
-nums::text
-tags::text
-nums::bigint[]
 NULL::int
 NULL::text
 NULL
@@ -254,13 +244,8 @@ rate::varchar(4)
 u::varchar(8)
 ARRAY['a b', '', NULL, 'NULL', 'null', 'a"b', 'c\d', '{x}', 'a,b', E'\t']::text
 ARRAY[1.5, NULL]::text
-ARRAY[true, false, NULL]::text
 ARRAY[d]::text
-ARRAY[ts]::text
 ARRAY[u]::text
-ARRAY[b]::text
-ARRAY[]::text[]::text
-ARRAY[j]::text
 k::char(3) || '|'
 k::varchar(0)
 'abc'::varchar(10)
@@ -297,14 +282,12 @@ t::bigint
 t::double precision
 t::real
 t::numeric(10, 1)
-t::boolean
 k::text::integer
 k::text::numeric
 amount::text::numeric(12, 3)
 y::text::double precision
 x::text::numeric
 big::text::smallint
-n::smallint
 big::integer
 big::smallint
 big::real
@@ -345,17 +328,14 @@ y::numeric(3, 0)
 1.1e10::real::text
 '1e39'::real
 '1e-46'::real
-'1e400'::double precision
 '1e-400'::double precision
 ' inf '::double precision
 '1,5'::double precision
-''::double precision
 '0x1p3'::double precision
 3.4e38::double precision::real
 1e39::double precision::real
 1e-50::double precision::real
 amount::numeric(8, 2)
-amount::numeric(12, 4)
 amount::numeric(9, 1)
 rate::numeric(20, 2)
 rate::numeric(38, 18)
@@ -417,6 +397,5 @@ to_char(ts, 'HH24:MI:SS.US')::time
 (k::text || ' days ' || k::text || ':30')::interval
 ('P' || k::text || 'D')::interval
 (ts - d)::text::interval
-t::date
 word::timestamp
 d::text::timestamptz::date

@@ -47,10 +47,8 @@ k > ALL (ARRAY[0, 1])
 k < ANY (ARRAY[0, 2])
 k <> ALL ('{1,2}')
 k = ANY ('{1,2}'::int[])
-word = ANY (ARRAY['apple', NULL])
 'a' = ANY (tags)
 'a' <> ALL (tags)
-1 = ANY (nums)
 2 < ALL (nums)
 t = 'abc'
 t = ''
@@ -98,17 +96,13 @@ ts >= timestamptz '2024-01-01 00:00:00+02'
 ts > d
 d = ts
 u = '6f9619ff-8b86-d011-b42d-00cf4fc964ff'
-u = '6F9619FF-8B86-D011-B42D-00CF4FC964FF'
 u < '11111111-1111-1111-1111-111111111111'
 u = 'abc'
 b = '\x00ff'
-b < '\x61'
 b = ''
-tags = ARRAY['a', 'abc']
 tags < ARRAY['b']
 nums = ARRAY[1, 2]
 nums < ARRAY[2]
-nums = '{1,2}'
 j = '{}'
 j = '{"b": true, "a": "1"}'
 j = '{"a": "1", "b": true}'

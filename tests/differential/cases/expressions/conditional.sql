@@ -42,7 +42,6 @@ nullif(word, 'apple')
 nullif(price, 10.5)
 nullif(k, NULL)
 nullif(NULL, 1)
-nullif(t, '')
 nullif(1, 1)
 nullif(k, 2.0)
 nullif(k, 'a')
@@ -66,7 +65,6 @@ CASE WHEN flag THEN k ELSE y END
 CASE WHEN flag THEN price ELSE y END
 CASE WHEN flag THEN price ELSE rate END
 CASE WHEN flag THEN price / 3 ELSE 1 END
-CASE WHEN flag THEN small ELSE big END
 CASE WHEN flag THEN 1.5 ELSE 2 END
 CASE WHEN flag THEN k ELSE y::real END
 CASE k WHEN 1.0 THEN 'one' WHEN 2.5 THEN 'two' ELSE 'other' END
@@ -82,7 +80,6 @@ coalesce(small, n, big)
 coalesce(small, 1.5)
 coalesce(y::real, k)
 nullif(k, 1.0)
-nullif(price, 10.5)
 nullif(y, 0.5)
 nullif(price / 2, 5.25)
 greatest(k, 1.5)

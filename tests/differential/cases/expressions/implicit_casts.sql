@@ -39,9 +39,7 @@ k + price
 price + y
 small + y
 k = y
-price = y
 price = 10.5::double precision
-0.1 = 0.1::double precision
 0.3 = 0.1 + 0.2
 0.3::double precision = 0.1::double precision + 0.2::double precision
 1 = 1.0
@@ -67,7 +65,6 @@ ts - '1 day'
 ts - '2024-01-01'
 ts > '2024-01-01'
 ts = d
-d < ts
 ts > date '2024-01-01'
 ts > timestamp '2024-01-01 00:00:00'
 d = timestamp '2024-02-29 00:00:00'
@@ -89,7 +86,6 @@ coalesce('1', k)
 coalesce(NULL, '1', 2)
 coalesce(small, 1)
 coalesce(k, big)
-coalesce(k, y)
 coalesce(d, ts)
 greatest(k, 2.5)
 greatest('10', 9)
@@ -98,7 +94,6 @@ least(k, y)
 nullif(k, '1')
 nullif('1', k)
 CASE WHEN flag THEN k ELSE '0' END
-CASE WHEN flag THEN k ELSE price END
 CASE WHEN flag THEN '1' ELSE '2' END
 CASE k WHEN '1' THEN 'a' ELSE 'b' END
 CASE '1' WHEN k THEN 'a' ELSE 'b' END

@@ -150,7 +150,6 @@ t IS JSON
 t IS JSON OBJECT
 json_scalar(1)
 row_to_json(ROW(1, 'a'))
-j::text
 (j -> 'b')::text
 jsonb_pretty(j)
 '{"b":1,"aa":2,"a":3}'::jsonb::text
@@ -163,10 +162,8 @@ jsonb_pretty(j)
 '[1,]'::jsonb
 '{"a":1,}'::jsonb
 'NaN'::jsonb
-'{a: 1}'::jsonb
 '"\ud83d"'::jsonb
 '"a'::jsonb
-''::jsonb
 t::jsonb
 ('[' || k || ', 1.50]')::jsonb
 ('{"w": "' || word || '"}')::jsonb ->> 'w'
@@ -222,7 +219,6 @@ j::numeric
 '40000'::jsonb::int2
 'null'::jsonb::int
 'null'::jsonb::text
-'"5"'::jsonb::int
 'true'::jsonb::int
 '{}'::jsonb::numeric
 '[1]'::jsonb::boolean
@@ -247,8 +243,6 @@ CASE WHEN j ? 'a' THEN j -> 'a' ELSE 'null'::jsonb END
 CASE j -> 'a' WHEN '1' THEN 'one' WHEN '"x"' THEN 'ex' ELSE 'other' END
 nullif(j -> 'a', 'null')
 nullif(j ->> 'a', '1')
-j = '{"b": true, "a": "1"}'
-j <> '[]'
 j < '{}'
 j >= '12.5'
 j = '12.500'

@@ -49,7 +49,6 @@ SELECT x, count(*) AS c FROM v GROUP BY x ORDER BY x;
 SELECT amount, count(*) AS c FROM v GROUP BY amount ORDER BY amount;
 SELECT tags, count(*) AS c FROM v GROUP BY tags ORDER BY tags;
 SELECT u, count(*) AS c FROM v GROUP BY u ORDER BY u;
-SELECT j, count(*) AS c FROM v GROUP BY j ORDER BY j;
 SELECT b, count(*) AS c FROM v GROUP BY b ORDER BY b;
 SELECT d, count(*) AS c FROM v GROUP BY d ORDER BY d;
 SELECT DISTINCT k FROM v ORDER BY k;

@@ -64,7 +64,6 @@ SELECT * FROM generate_series(1, 3) WITH ORDINALITY;
 SELECT * FROM unnest(ARRAY['a', 'b'], ARRAY[1, 2, 3]) WITH ORDINALITY AS t (l, n, o) ORDER BY o;
 SELECT * FROM ROWS FROM (generate_series(1, 3), unnest(ARRAY['x', 'y'])) AS t (a, b) ORDER BY a;
 SELECT * FROM ROWS FROM (generate_series(1, 2), generate_series(5, 7)) WITH ORDINALITY ORDER BY 3;
-SELECT c.id, g FROM customers c, generate_series(1, c.id) AS g WHERE c.id < 4 ORDER BY 1, 2;
 SELECT c.id, g FROM customers c CROSS JOIN LATERAL generate_series(1, c.id) AS g WHERE c.id < 4 ORDER BY 1, 2;
 SELECT v.id, t FROM v LEFT JOIN LATERAL unnest(v.tags) AS t ON true WHERE v.id < 8 ORDER BY v.id, t;
 SELECT v.id, t.o, t.tag FROM v, unnest(v.tags) WITH ORDINALITY AS t (tag, o) WHERE v.id < 8 ORDER BY v.id, t.o;
