@@ -12,7 +12,7 @@ from tailrace.cli.display import printable
 from tailrace.cli.errors import CommandError
 from tailrace.model.errors import SqlError, TailraceError
 
-_MARK = r"""--[^\r\n]*|/\*|\$(?:[^\W\d]\w*)?\$|(?<!\w)[eE]'|'|"|;"""
+_MARK = r"""--[^\r\n]*|/\*|(?<![\w$])\$(?:[^\W\d]\w*)?\$|(?<!\w)[eE]'|'|"|;"""
 _FIRST_WORDS = re.compile(_MARK + r"|\w+|[^\s\w]")
 _LATER = re.compile(_MARK)
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
