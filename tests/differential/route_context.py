@@ -15,13 +15,15 @@ from tailrace.model.errors import TailraceError
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.table import Table
 from tailrace.pipeline.session import spark_session
-from tailrace.sql.dialect import parse_expression, tokenize
-from tailrace.sql.routes.check import check_route
-from tailrace.sql.routes.compile import compile_route
-from tailrace.sql.routes.engines import SPARK
-from tailrace.sql.routes.expression import RouteCall
-from tests.differential.answers import Answer, AnswerColumn, Failure, Verdict, comparable, judged, worst
-from tests.differential.contexts import ExpectedExpression, type_name
+from tailrace.sql.analysis.tree import NullTest
+from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.routes.check import check_route, located
+from tailrace.sql.routes.compile import column_text, row_type
+from tailrace.sql.spark.render import SparkRenderer
+from tailrace.sql.spark.templates import has_fixed_scale
+from tailrace.sql.statements import ExpressionText
+from tests.differential.answers import POSTGRES_TYPES, Answer, AnswerColumn, Failure, Verdict, comparable, judged, worst
+from tests.differential.contexts import ExpectedExpression
 from tests.support.sql import SqlClient
 from tests.support.tables import records_of
 
@@ -32,6 +34,8 @@ _SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+_INNER_TYPES = ("interval", "jsonb")
+"""Types of values that conditions can only compare or look into."""
 _WHOLE_NUMBERS = ("smallint", "integer")
 
 
@@ -66,24 +70,32 @@ async def judge_in_routes(client: SqlClient, cases: Sequence[tuple[str, Expected
 
 def _compiled(expression: str, table: Table) -> CompiledColumn | Failure:
     """Compile the expression as a part of a condition, where it may have any type."""
-    text = f"({expression}) IS NULL"
+    text = ExpressionText(f"({expression}) IS NULL")
     try:
-        checked = check_route(parse_expression(tokenize(text), text), (), ("insert",), table, DEFAULT_LIMITS)
-        assert isinstance(checked.where, RouteCall)
-        (value,) = checked.where.operands
-        compiled = compile_route(None, [value], SPARK, DEFAULT_LIMITS)
+        checked = check_route(text, (), ("insert",), table, DEFAULT_LIMITS)
+        assert isinstance(checked.where, NullTest)
+        value = checked.where.argument
+        assert value is not None
+        if value.type.name in _INNER_TYPES or not has_fixed_scale(value):
+            return Failure("0A000", f"a route can't tell the {value.type} itself")
+        renderer = SparkRenderer(column_text, DEFAULT_LIMITS.route_sql_bytes)
+        compiled = located(text, lambda: renderer.render(value))
     except TailraceError as error:
         return Failure(getattr(error, "sqlstate", None), f"{type(error).__name__}: {error}")
     except Exception as error:  # noqa: BLE001  an exception that is no refusal is a difference
         return Failure(None, f"{type(error).__name__}: {error}", is_crash=True)
     # Python's times in the zone of the machine do not reach as far as Spark's.
-    is_time = value.type.kind in ("date", "timestamp")
-    text = f"CAST({compiled.keys[0]} AS STRING)" if is_time else compiled.keys[0]
-    return CompiledColumn(text, compiled.failure, type_name(value.type))
+    is_time = value.type.name in ("date", "timestamp", "timestamptz")
+    sql = f"CAST({compiled.value} AS STRING)" if is_time else compiled.value
+    return CompiledColumn(sql, compiled.failure or "FALSE", _type_name(value.type))
+
+
+def _type_name(sql_type: SqlType) -> str:
+    return f"{_type_name(sql_type.element)}[]" if sql_type.is_array else POSTGRES_TYPES[sql_type.name]
 
 
 def _changes(session: SparkSession, events: Sequence[bytes], table: Table) -> DataFrame:
-    row = SPARK.row_type(table)
+    row = row_type(table)
     texts = [(at, event.decode()) for at, event in enumerate(events)]
     raw = session.createDataFrame(texts, "number INT, event STRING").coalesce(1)
     parsed = raw.select("number", F.from_json("event", f"old {row}, new {row}").alias("change"))

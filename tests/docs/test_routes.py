@@ -4,20 +4,19 @@ import re
 from typing import get_args
 
 import pytest
-from sqlglot import exp
 
 from tailrace.model.ids import Cursor, RouteId
 from tailrace.model.route import Operation, PayloadMode
-from tailrace.model.table import ColumnKind, ColumnType
-from tailrace.sql.dialect import parse_expression, tokenize
 from tailrace.sql.parse import parse
-from tailrace.sql.routes.errors import FUNCTIONS
-from tailrace.sql.routes.expression import cast_operator
-from tailrace.sql.routes.functions import HANDLERS
 from tailrace.sql.routes.statements import COLUMNS
+from tailrace.sql.spark.arrays import ARRAYS
+from tailrace.sql.spark.json import JSON
+from tailrace.sql.spark.numbers import NUMBERS
+from tailrace.sql.spark.patterns import PATTERNS
+from tailrace.sql.spark.texts import TEXTS
+from tailrace.sql.spark.times import TIMES
 from tailrace.wire.routing import ChangeEvent, headers_of, payload_of
 from tests.docs.tables import REFERENCE, named_rows
-from tests.support.route_cases import checked
 
 PAGE = (REFERENCE / "routes.md").read_text()
 CHANGE = ChangeEvent("update", b'{"id":1}', b'{"id":1,"body":"hi","stars":2}', b'{"id":1,"body":"ho","stars":2}', 0, Cursor(1))
@@ -28,42 +27,30 @@ def rows_under(head: str) -> dict[str, list[str]]:
     _, found, rest = PAGE.partition(f"\n| {head} |")
     assert found
     table = rest.partition("\n\n")[0]
-    rows = (row.strip("| ").split(" | ") for row in table.splitlines()[2:])
+    rows = (re.split(r" (?<!\\)\| ", row.strip("| ")) for row in table.splitlines()[2:])
     return {cells[0].strip(" `|"): [cell.strip(" |") for cell in cells[1:]] for cells in rows}
 
 
-def test_every_function_is_documented_with_an_example_that_works() -> None:
-    documented = rows_under("Function | As in |")
-    assert sorted(documented) == sorted(FUNCTIONS)
-    for name, cells in documented.items():
-        assert name in cells[0]
-        assert checked(cells[0].strip("`")).where is not None
+SUBJECTS = {
+    "Numbers": NUMBERS,
+    "Texts and bytes": TEXTS,
+    "Patterns": PATTERNS,
+    "Dates and times": TIMES,
+    "Arrays": ARRAYS,
+    "JSON": JSON,
+}
 
 
-def test_no_function_is_left_out() -> None:
-    shown = {
-        type(node)
-        for cells in rows_under("Function | As in |").values()
-        for text in [cells[0].strip("`")]
-        for node in parse_expression(tokenize(text), text).walk()
-    }
-    assert set(HANDLERS) - shown == {exp.DPipe}
-
-
-def test_every_cast_is_documented() -> None:
-    types = [
-        ColumnType(kind, precision=10, scale=2) if kind == "decimal" else ColumnType(kind) for kind in get_args(ColumnKind)
-    ]
-    possible = {
-        source.kind: {
-            target.kind
-            for target in types
-            if cast_operator(source, target) is not None and (source.kind != target.kind or source.kind == "decimal")
-        }
-        for source in types
-    }
-    documented = {kind: set(re.findall(r"`(\w+)`", cells[0])) for kind, cells in rows_under("Cast from | To |").items()}
-    assert documented == {kind: targets for kind, targets in possible.items() if targets}
+def test_every_function_and_operator_is_documented() -> None:
+    documented = rows_under("Values | Operators | Functions")
+    assert list(documented) == list(SUBJECTS)
+    for subject, entries in SUBJECTS.items():
+        operators, functions = documented[subject]
+        assert re.findall(r"`(\w+)`", functions) == sorted({key.partition("(")[0] for key in entries if "(" in key})
+        if subject != "Patterns":
+            shown = {operator.replace("\\", "") for operator in re.findall(r"`([^`]+)`", operators)}
+            names = {key.split()[-2] for key in entries if "(" not in key}
+            assert shown == names
 
 
 def test_every_payload_is_shown_as_it_is() -> None:

@@ -30,11 +30,15 @@ class Condition(NamedTuple):
     holds: Callable[[Row], bool]
 
 
+def named(column: str) -> str:
+    return f'"{column}"'
+
+
 def compared(column: str, sign: str, bound: int, flipped: bool) -> Condition:
     shown = shown_of(column, bound)
     sides = {"<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__", "=": "__eq__"}
     mirrored = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}[sign]
-    sql = f"{shown} {mirrored} {column}" if flipped else f"{column} {sign} {shown}"
+    sql = f"{shown} {mirrored} {named(column)}" if flipped else f"{named(column)} {sign} {shown}"
     return Condition(sql, lambda row: bool(getattr(getattr(row, column), sides[sign])(bound)))
 
 
@@ -45,13 +49,13 @@ def shown_of(column: str, bound: int) -> str:
 
 
 def between(column: str, low: int, high: int) -> Condition:
-    sql = f"{column} BETWEEN {shown_of(column, low)} AND {shown_of(column, high)}"
+    sql = f"{named(column)} BETWEEN {shown_of(column, low)} AND {shown_of(column, high)}"
     return Condition(sql, lambda row: low <= getattr(row, column) <= high)
 
 
 def among(column: str, bounds: Sequence[int]) -> Condition:
     shown = ", ".join(shown_of(column, bound) for bound in bounds)
-    return Condition(f"{column} IN ({shown})", lambda row: getattr(row, column) in bounds)
+    return Condition(f"{named(column)} IN ({shown})", lambda row: getattr(row, column) in bounds)
 
 
 def either(left: Condition, right: Condition) -> Condition:

@@ -1,12 +1,11 @@
 """Queries over a broker: topics, tables and `system.*`, asked by SQL text."""
 
-import atexit
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import cache
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 
 from tailrace.broker.broker import Broker
+from tailrace.model.clock import Clock, SystemClock
 from tailrace.model.commit import FetchedBatches
 from tailrace.model.errors import UnsupportedSqlError
 from tailrace.model.ids import Offset, PartitionId
@@ -14,23 +13,28 @@ from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
 from tailrace.sql.parse import parse
 from tailrace.sql.results import Result
-from tailrace.sql.select.queries import TopicQueries
-from tailrace.sql.select.tables import ReadTables
-from tailrace.sql.select.workers import WorkerPool
+from tailrace.sql.select.queries import QueryRunner, QueryTables
 from tailrace.sql.statements import Query
+from tailrace.sql.tables.readers import StoredRows, TableSnapshot
+from tailrace.sql.tables.values import StoredValue
 from tailrace.store.contract import Store
 from tailrace.store.memory import MemoryStore
 from tests.support.brokers import running_broker
+from tests.support.clocks import ManualClock
 from tests.support.tables import TableSql, running_tables
+from tests.support.workers import workers_for
 
 
 class NoTables:
-    async def query(self, query: Query, params: Parameters, *, most_rows: int | None = None) -> Result:
+    async def read_rows(self, sql: str, values: Sequence[StoredValue]) -> StoredRows:
+        raise UnsupportedSqlError("this test has no tables")
+
+    def snapshot(self, is_cancelled: Callable[[], bool]) -> AbstractContextManager[TableSnapshot]:
         raise UnsupportedSqlError("this test has no tables")
 
 
 class Asker:
-    def __init__(self, broker: Broker, queries: TopicQueries) -> None:
+    def __init__(self, broker: Broker, queries: QueryRunner) -> None:
         self.broker = broker
         self.queries = queries
 
@@ -53,27 +57,21 @@ class Asker:
 @asynccontextmanager
 async def asking(store: Store | None = None, limits: Limits = DEFAULT_LIMITS) -> AsyncIterator[Asker]:
     """Topics and `system.*`, on a store in memory unless another is given."""
-    async with running_broker(store, limits=limits) as broker, _queries(broker, NoTables(), limits) as queries:
+    async with running_broker(store, limits=limits) as broker, querying(broker, NoTables(), limits, SystemClock()) as queries:
         yield Asker(broker, queries)
 
 
 @asynccontextmanager
 async def asking_with_tables(folder: Path, limits: Limits = DEFAULT_LIMITS) -> AsyncIterator[tuple[Asker, TableSql]]:
-    async with running_tables(folder, limits=limits) as sql, _queries(sql.broker, sql.tables, limits) as queries:
+    async with running_tables(folder, limits=limits) as sql, querying(sql.broker, sql.tables, limits, SystemClock()) as queries:
         yield Asker(sql.broker, queries), sql
 
 
-@cache
-def workers_for(limits: Limits) -> WorkerPool:
-    """Shared by all tests with these limits, because a process takes a second to start."""
-    workers = WorkerPool(limits)
-    atexit.register(workers.close)
-    return workers
-
-
 @asynccontextmanager
-async def _queries(broker: Broker, tables: ReadTables, limits: Limits) -> AsyncIterator[TopicQueries]:
-    queries = TopicQueries(broker, tables, limits, workers_for(limits))
+async def querying(
+    broker: Broker, tables: QueryTables, limits: Limits, clock: Clock | None = None
+) -> AsyncIterator[QueryRunner]:
+    queries = QueryRunner(broker, tables, ManualClock() if clock is None else clock, limits, workers_for(limits))
     try:
         yield queries
     finally:

@@ -16,20 +16,35 @@ from tailrace.model.record import Message, Record
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, assign_parameters
 from tailrace.sql.parse import parse
 from tailrace.sql.results import Result
+from tailrace.sql.select.queries import QueryRunner
 from tailrace.sql.statements import CreateTableStatement, DropTableStatement, Query, Write
 from tailrace.sql.tables.decimals import register_decimals
 from tailrace.sql.tables.tables import Tables
 from tailrace.store.contract import Store
 from tests.support.brokers import running_broker
 from tests.support.clocks import ManualClock
+from tests.support.workers import workers_for
 
 
 class TableSql:
     """Runs statements about tables, each by itself unless they are handed over as one transaction."""
 
-    def __init__(self, broker: Broker, tables: Tables) -> None:
+    def __init__(self, broker: Broker, tables: Tables, queries: QueryRunner | None = None) -> None:
         self.broker = broker
         self.tables = tables
+        self._queries = tables, queries or self._new_queries()
+
+    @property
+    def queries(self) -> QueryRunner:
+        tables, queries = self._queries
+        if tables is not self.tables:
+            # The tables were opened again.
+            queries.close()
+            self._queries = self.tables, self._new_queries()
+        return self._queries[1]
+
+    def _new_queries(self) -> QueryRunner:
+        return QueryRunner(self.broker, self.tables, ManualClock(), DEFAULT_LIMITS, workers_for(DEFAULT_LIMITS))
 
     async def run(self, text: str, params: Parameters = NO_PARAMETERS) -> Result:
         """One statement."""
@@ -41,7 +56,8 @@ class TableSql:
             await self.tables.drop(statement.name)
             return Result()
         if isinstance(statement, Query):
-            return await self.tables.query(statement, params)
+            (given,) = assign_parameters([statement], params)
+            return await self.queries.run(statement, given)
         (result,) = await self.transact(text, params)
         return result
 
@@ -60,7 +76,12 @@ class TableSql:
             statement.rows if isinstance(statement, Write) and statement.rows is not None else values
             for statement, values in zip(statements, shared, strict=True)
         ]
-        return await self.tables.write(statements, given, messages)
+        with self.broker.answers.answer() as answer:
+            steps = [
+                await self.queries.in_transaction(statement, values, answer) if isinstance(statement, Query) else statement
+                for statement, values in zip(statements, given, strict=True)
+            ]
+            return await self.tables.write(steps, given, messages)
 
     async def records(self, table: str) -> list[Record]:
         return await records_of(self.broker, table)
@@ -81,9 +102,11 @@ async def running_tables(
     folder.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240  a test waits for nothing else
     async with running_broker(store, clock, limits) as broker:
         tables = await Tables.open(folder, broker, clock, limits)
+        queries = QueryRunner(broker, tables, clock, limits, workers_for(limits))
         try:
-            yield TableSql(broker, tables)
+            yield TableSql(broker, tables, queries)
         finally:
+            queries.close()
             await tables.close()
 
 

@@ -32,6 +32,8 @@ _ARROW_TYPES = {
     "date": "date32",
     "uuid": "string",
     "json": "string",
+    "real": "float32",
+    "interval": "string",
 }
 _MAX_DECIMAL_DIGITS = 38
 """The precision of `decimal128`, which every Arrow reader supports. Larger and unbounded decimals are text."""
@@ -181,6 +183,8 @@ def _arrow_type(kind: ColumnType) -> Any:
         return pa.list_(pa.string() if kind.element is None else _arrow_type(kind.element))
     if kind.kind == "timestamp":
         return pa.timestamp("us", "UTC")
+    if kind.kind == "time":
+        return pa.time64("us")
     if kind.kind == "decimal":
         return pa.string() if _is_text(kind) else pa.decimal128(kind.precision, kind.scale or 0)
     return getattr(pa, _ARROW_TYPES[kind.kind])()

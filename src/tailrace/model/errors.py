@@ -386,32 +386,46 @@ class LateReceiptError(TailraceError):
 
 
 class SqlError(InvalidRequestError):
-    """A statement can't be executed: an unknown column, a wrong type, a value that does not fit."""
+    """A statement can't be executed: an unknown column, a wrong type, a value that does not fit.
 
-    def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
+    `sqlstate` is PostgreSQL's code of the error, or of its class if there is no error of the same meaning.
+    """
+
+    default_sqlstate: ClassVar[str] = "42000"
+
+    def __init__(
+        self, message: str, line: int | None = None, column: int | None = None, *, sqlstate: str | None = None
+    ) -> None:
         """`line` and `column` are the place in the text, counted from 1. The message begins with them."""
         super().__init__(message if line is None else f"line {line}, column {column}: {message}")
         self.line = line
         self.column = column
+        self.sqlstate = sqlstate or self.default_sqlstate
 
 
 class SqlSyntaxError(SqlError):
     """The text is not a statement of Tailrace's SQL. The message says where, and what was expected there."""
 
+    default_sqlstate = "42601"
+
 
 class UnsupportedSqlError(SqlError):
     """The statement, clause or function exists but is not allowed here."""
+
+    default_sqlstate = "0A000"
 
 
 class QueryLimitError(SqlError):
     """A query took more time, memory or rows than the limits allow. The message names the limit."""
 
+    default_sqlstate = "54000"
     http_status = 422
 
 
 class ConstraintError(SqlError):
     """A row breaks a constraint of its table: its key exists already, or a column must not be null."""
 
+    default_sqlstate = "23000"
     http_status = 409
     row: int | None = None
     """Which row of many it is, counted from 0, if that is known."""
@@ -465,6 +479,7 @@ class CopyStoppedError(TailraceError):
 class UnknownTableError(SqlError):
     """There is no such table."""
 
+    default_sqlstate = "42P01"
     kafka_code = 3
     http_status = 404
 
@@ -472,6 +487,7 @@ class UnknownTableError(SqlError):
 class TableExistsError(SqlError):
     """A table, topic or alias of that name exists."""
 
+    default_sqlstate = "42P07"
     kafka_code = 36
     http_status = 409
 

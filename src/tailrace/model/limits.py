@@ -229,23 +229,24 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     query_rows: int = 100_000
     """Rows of one query's answer in JSON. Further rows are left out, and the answer says so."""
     streamed_answers: int = 4
-    """Streamed answers (Arrow, CSV, JSON lines) at the same time, from tables, and as many from topics."""
+    """Streamed answers (Arrow, CSV, JSON lines) at the same time."""
     streamed_seconds: int = 3600
     """How long a streamed answer may take in all, with the time that its client needs to read it."""
     query_bytes: int = 256 * MIB
     """Memory that one query may take."""
     query_answer_bytes: int = 48 * MIB
     """Bytes of one query's answer."""
-    joined_rows: int = 1_000_000
-    """Rows of one table that a query may join with topics."""
     query_threads: int = 2
-    """Queries that run at the same time: this many short ones of tables, as many long ones, and as many of topics."""
+    """Queries that run at the same time: this many short ones, and as many long ones."""
     queued_queries: int = 1_000
     """Queries that wait for one of the `query_threads`."""
     statement_bytes: int = 128 * KIB
     """Bytes of the SQL text of one request. The rows of an INSERT of plain values are not counted."""
     statement_nodes: int = 1_000
-    """Names, constants and operators of a statement that uses more than tables. Others may have as many as fit into a text."""
+    """Names, constants and operators of a write or route that uses more than tables. Others may have as many as fit into a
+    text."""
+    query_nodes: int = 20_000
+    """Names, constants and operators of a query, and values within its parameters."""
     parse_seconds: int = 5
     """Processor seconds that it may take to parse a long SQL text."""
     queued_texts: int = 100

@@ -2,7 +2,7 @@
 
 A route applies to the changes between the record that added it and the one that dropped it, so what becomes of a change depends
 on the log only. A route is compiled to Spark's SQL when it is created, and that text is stored: a later version of the server
-that would compile it differently does not change existing routes.
+that would compile it differently does not change existing routes. `dialect` says what its expressions meant then.
 """
 
 from typing import Any, Literal
@@ -19,6 +19,10 @@ RouteAction = Literal["add", "drop"]
 
 ROUTES_TOPIC = "_routes"
 """The topic of every route that was added or dropped, in order. A route applies from the cursor of its record on."""
+
+
+DIALECT = 2
+"""The dialect of new routes: PostgreSQL's. In dialect 1 whole numbers had 64 bits and `/` gave a double."""
 
 
 class RouteSql(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,12 +51,14 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The topic that holds the changes of the table."""
     operations: tuple[Operation, ...]
     where: str | None = None
-    """A condition in Tailrace's SQL, checked when the route was created."""
+    """A condition in SQL, checked when the route was created."""
     partition_by: tuple[str, ...] = ()
-    """Expressions in Tailrace's SQL whose values choose the partition."""
+    """Expressions in SQL whose values choose the partition."""
     payload: PayloadMode
     snapshot: bool = False
     """Whether the rows that existed before come first, as events `read`."""
+    dialect: int = 1
+    """The dialect of its expressions. It is not written for dialect 1, which had no number."""
     sql: RouteSql = RouteSql()
     since: Cursor = Cursor(-1)
     """The route applies to changes after this cursor; -1 until it is committed."""

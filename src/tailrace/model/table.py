@@ -20,7 +20,11 @@ ColumnKind = Literal[
     "uuid",
     "json",
     "list",
+    "real",
+    "time",
+    "interval",
 ]
+"""The last three are types of results; a table can't have columns of them."""
 
 
 class ColumnType(msgspec.Struct, frozen=True, omit_defaults=True):

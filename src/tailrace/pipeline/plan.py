@@ -59,11 +59,10 @@ class RoutingPlan:
     def __init__(self, routes: Sequence[Route], slots: "CellSlots") -> None:
         self.routes = routes
         self.bits = [bits_of(number, route.sql.key is not None) for number, route in enumerate(routes)]
-        types = _types(routes)
         words: dict[str, list[str]] = {}
         keys = []
         for route, (word, shift, key) in zip(routes, self.bits, strict=True):
-            sql = _SlotSql(route, slots, types)
+            sql = _SlotSql(route, slots)
             words.setdefault(word, []).append(_bits_sql(route, sql, shift))
             if key is not None:
                 keys.append(F.expr(f"CASE WHEN {_applies_sql(route)} AND ({sql.condition}) THEN {sql.key} END").alias(key))
@@ -102,9 +101,10 @@ def _applies_sql(route: Route) -> str:
 class _SlotSql:
     """The SQL of a route, written over slots."""
 
-    def __init__(self, route: Route, slots: "CellSlots", types: ColumnTypes) -> None:
+    def __init__(self, route: Route, slots: "CellSlots") -> None:
+        types = _row_types(route.sql.row)
         self.condition, self.failure, self.key = (
-            over_slots(text, route.table, slots, types[route.table])
+            over_slots(text, route.table, slots, types)
             for text in (route.sql.condition, route.sql.failure, route.sql.key or "NULL")
         )
 
@@ -202,9 +202,16 @@ def _unquoted(quoted: str) -> str:
 
 
 def _types(routes: Iterable[Route]) -> ColumnTypes:
+    """Return the types by table. Routes of several dialects may read a column as different types; its cells are raw then."""
     found: dict[int, dict[str, str]] = {}
-    for route in routes:
-        if route.table not in found:
-            row = cast(StructType, StructType.fromDDL(route.sql.row)) if route.sql.row else StructType()
-            found[route.table] = {field.name: field.dataType.simpleString() for field in row.fields}
+    rows = dict.fromkeys((route.table, route.sql.row) for route in routes)
+    for table, row in rows:
+        known = found.setdefault(table, {})
+        for name, type_ in _row_types(row).items():
+            known[name] = type_ if known.get(name, type_) == type_ else RAW
     return found
+
+
+def _row_types(row: str) -> Mapping[str, str]:
+    fields = cast(StructType, StructType.fromDDL(row)).fields if row else ()
+    return {field.name: field.dataType.simpleString() for field in fields}

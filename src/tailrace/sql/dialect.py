@@ -1,6 +1,6 @@
 """The SQL dialect for sqlglot: PostgreSQL's, in which `?` and `:name` are only parameters.
 
-sqlglot parses queries, writes and the expressions of routes; `grammar` reads the other statements token by token. Nesting is
+sqlglot parses queries and writes; `grammar` reads the other statements token by token. Nesting is
 limited before sqlglot gets a text: it parses brackets after the name of a type twice, which doubles its work with each level,
 and its compiled code recurses without a limit.
 """
@@ -18,7 +18,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.model.errors import SqlError, SqlSyntaxError
 from tailrace.model.suggestions import did_you_mean
-from tailrace.sql.strict.statements import check_expression, check_statement
+from tailrace.sql.strict.statements import check_statement
 from tailrace.sql.strict.token_stream import CLAUSES
 from tailrace.sql.syntax_trees import TextPosition, position_at, position_of_token
 
@@ -75,14 +75,6 @@ def parse_statement(tokens: Sequence[Token], text: str) -> exp.Expression:
     """Parse a query or a write. Its parameters are placeholders with a name; a `?` is named by its number in the statement."""
     _check_nesting(tokens, text)
     return _parsed(lambda: _DIALECT.parser().parse(_with_numbered_parameters(tokens), text), check_statement, tokens, text)
-
-
-def parse_expression(tokens: Sequence[Token], text: str) -> exp.Expression:
-    """Parse a condition or a value."""
-    _check_nesting(tokens, text)
-    tree = _parsed(lambda: _DIALECT.parser().parse_into(exp.Condition, list(tokens), text), check_expression, tokens, text)
-    check_expression(tokens, text)
-    return tree
 
 
 def _parsed(parse: Callable[[], Sequence[Any]], check: GrammarCheck, tokens: Sequence[Token], text: str) -> exp.Expression:

@@ -25,9 +25,10 @@ from tailrace.model.limits import KIB, Limits
 from tailrace.model.record import Message
 from tailrace.model.suggestions import did_you_mean
 from tailrace.sql.fast_insert import FastInsertParser, fast_parse_insert
+from tailrace.sql.grammar.writes import reads_only_tables
 from tailrace.sql.handlers.consume import ConsumeHandler, RedriveHandler
 from tailrace.sql.handlers.copy import CopiedRows, CopyHandler
-from tailrace.sql.handlers.insert import TopicInsertHandler, source_query, with_query_rows
+from tailrace.sql.handlers.insert import TopicInsertHandler, with_query_rows
 from tailrace.sql.handlers.show import ShowHandler
 from tailrace.sql.handlers.topics import TopicHandler
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, assign_parameters, by_name
@@ -35,7 +36,7 @@ from tailrace.sql.parse import bind, kind_of
 from tailrace.sql.results import Result, ResultEncoder, ResultStream
 from tailrace.sql.routes.statements import RouteHandler
 from tailrace.sql.select.execution import tables_and_topics
-from tailrace.sql.select.queries import TopicQueries
+from tailrace.sql.select.queries import QueryRunner
 from tailrace.sql.statement_cache import ParserProcess, StatementCache
 from tailrace.sql.statements import (
     AckStatement,
@@ -60,6 +61,7 @@ from tailrace.sql.statements import (
     Write,
 )
 from tailrace.sql.syntax_trees import position_of
+from tailrace.sql.tables.jobs import TransactionQuery
 from tailrace.sql.tables.tables import Tables
 
 StatementHandler = Callable[[Any], Awaitable[Result]]
@@ -74,15 +76,15 @@ class StatementEngine:
     @classmethod
     async def open(cls, folder: Path, broker: Broker, clock: Clock, limits: Limits) -> "StatementEngine":
         """Open the tables in the folder and bring them up to date with the log."""
-        return cls(broker, await Tables.open(folder, broker, clock, limits), limits)
+        return cls(broker, await Tables.open(folder, broker, clock, limits), clock, limits)
 
-    def __init__(self, broker: Broker, tables: Tables, limits: Limits) -> None:
+    def __init__(self, broker: Broker, tables: Tables, clock: Clock, limits: Limits) -> None:
         self.tables = tables
         self._broker = broker
         self._stats = broker.changes.stats
         self._limits = limits
         self._routes = RouteHandler(broker, tables, limits)
-        queries = self._queries = TopicQueries(broker, tables, limits)
+        queries = self._queries = QueryRunner(broker, tables, clock, limits)
         self._parser = ParserProcess(broker.tables.find, limits)
         self._statements = StatementCache(limits, self._parser)
         self._inserts = FastInsertParser(limits)
@@ -98,7 +100,7 @@ class StatementEngine:
             ClearTopicStatement: topics.clear,
             DropTopicStatement: topics.drop,
             AckStatement: self._consuming.ack,
-            RedriveStatement: RedriveHandler(broker, queries).redrive,
+            RedriveStatement: RedriveHandler(broker, queries, limits).redrive,
             ShowStatement: showing.show,
             DescribeStatement: showing.describe,
             CreateTableStatement: self._create_table,
@@ -168,10 +170,7 @@ class StatementEngine:
             if isinstance(statement, Query):
                 (unit,) = plan(statements, assign_parameters(statements, params))
                 values = unit.parameters if isinstance(unit, PlannedStatement) else NO_PARAMETERS
-                if self._is_on_tables(statement):
-                    await self.tables.stream(statement, values, out)
-                else:
-                    await self._queries.stream(statement, values, out, answer)
+                await self._queries.stream(statement, values, out, answer)
                 self._stats.statements[kind_of(statement)] += 1
             else:
                 (result,) = await self._execute(text, params, answer)
@@ -199,7 +198,7 @@ class StatementEngine:
         for unit in units:
             try:
                 results += (
-                    await self._run_transaction(unit)
+                    await self._run_transaction(unit, answer)
                     if isinstance(unit, PlannedTransaction)
                     else [await self._run(unit, answer)]
                 )
@@ -230,7 +229,7 @@ class StatementEngine:
     async def _run(self, planned: "PlannedStatement", answer: ReadAnswer) -> Result:
         statement, params = planned.statement, planned.parameters
         if isinstance(statement, Query):
-            return await self._query(statement, params, answer)
+            return await self._queries.run(statement, params, answer)
         if isinstance(statement, Write):
             return await self._write(statement, params)
         bound = bind(statement, by_name(statement, params))
@@ -238,29 +237,23 @@ class StatementEngine:
             return await self._consuming.consume(bound, answer)
         return await self._handlers[type(bound)](bound)
 
-    async def _query(self, query: Query, params: Parameters, answer: ReadAnswer) -> Result:
-        if self._is_on_tables(query):
-            return await self.tables.query(query, params)
-        return await self._queries.run(query, params, answer)
-
     async def _write(self, write: Write, params: Parameters) -> Result:
         if self._is_topic(write):
             return await self._topic_inserts.insert(write, params)
-        source = source_query(write)
-        if source is not None and source.sources and not self._is_on_tables(source):
-            write = await with_query_rows(write, source, params, self._queries)
+        if write.query is not None and not reads_only_tables(write, self._broker.tables.find):
+            write = await with_query_rows(write, write.query, params, self._queries)
             params = write.rows or ()
             if not params:
                 return Result(status="INSERT 0", affected=0)
         (result,) = await self.tables.write([write], [params])
         return result
 
-    async def _run_transaction(self, transaction: "PlannedTransaction") -> list[Result]:
+    async def _run_transaction(self, transaction: "PlannedTransaction", answer: ReadAnswer) -> list[Result]:
         """Run all statements as one frame of the log, or none of them."""
         if not transaction.is_committed:
             skipped = [Result(status="not run, because of ROLLBACK")] * len(transaction.statements)
             return [Result(status="BEGIN"), *skipped, Result(status="ROLLBACK")]
-        on_tables: list[Write | Query] = []
+        on_tables: list[Write | TransactionQuery] = []
         params: list[Parameters] = []
         indexes: list[int] = []
         results = [Result()] * len(transaction.statements)
@@ -271,16 +264,12 @@ class StatementEngine:
                 messages += published
                 results[index] = Result(status=f"INSERT {len(published)}", affected=len(published))
                 continue
-            if isinstance(statement, Query) and not self._is_on_tables(statement):
-                raise UnsupportedSqlError(
-                    "a transaction can only read tables; query topics outside of the transaction",
-                    statement.line,
-                    statement.column,
-                )
-            if isinstance(statement, Write | Query):
+            if isinstance(statement, Query):
+                on_tables.append(await self._queries.in_transaction(statement, values, answer))
+            elif isinstance(statement, Write):
                 on_tables.append(statement)
-                params.append(values)
-                indexes.append(index)
+            params.append(values)
+            indexes.append(index)
         if on_tables:
             for index, result in zip(indexes, await self.tables.write(on_tables, params, messages), strict=True):
                 results[index] = result
@@ -322,14 +311,6 @@ class StatementEngine:
             position = position_of(write.tree.this) or (write.line, write.column)
             raise UnknownTableError(f"there is no table or topic {write.target!r}{hint}", *position)
         return True
-
-    def _is_on_tables(self, query: Query) -> bool:
-        """Return whether the query reads only tables."""
-        return (
-            bool(query.sources)
-            and not query.has_functions
-            and all(self._broker.tables.find(name) is not None for name in query.sources)
-        )
 
 
 class PlannedStatement(NamedTuple):

@@ -50,6 +50,13 @@ def by_name(statement: Statement, parameters: Parameters) -> Mapping[str, object
     return dict(zip(statement.parameters, parameters, strict=True))
 
 
+def in_order(statement: Statement, parameters: Parameters) -> Sequence[object]:
+    """Return the values in the order of the statement's parameters."""
+    if isinstance(parameters, Mapping):
+        return [parameters[name] for name in statement.parameters]
+    return parameters
+
+
 def _by_name(
     statements: Sequence[Statement], names: set[str], numbered: set[str], given: Mapping[str, object]
 ) -> list[Parameters]:

@@ -1,7 +1,8 @@
 """Parses a text into statements. A statement that is not supported is rejected by name; nothing reaches an engine unparsed.
 
-A text has any number of statements, separated by `;`. All of it is parsed before anything runs. `grammar` has the grammar of
-the statements; `fast_insert` is the fast path for INSERTs of plain values.
+A text has any number of statements, separated by `;`. All of it is parsed before anything runs. PostgreSQL's parser reads
+queries, sqlglot reads writes, and `grammar` has the grammar of the other statements. `fast_insert` is the fast path for INSERTs
+of plain values.
 """
 
 import re
@@ -15,8 +16,10 @@ from tailrace.model.errors import LimitExceededError, SqlSyntaxError
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.sql.dialect import tokenize
 from tailrace.sql.grammar import tables, topics
-from tailrace.sql.grammar.queries import query_or_write
+from tailrace.sql.grammar.lexer import SqlToken, read_tokens
+from tailrace.sql.grammar.selects import insert_query, parse_query, verb_of
 from tailrace.sql.grammar.token_reader import TokenReader, Values
+from tailrace.sql.grammar.writes import has_query, parse_write
 from tailrace.sql.statements import BeginStatement, CommitStatement, Query, RollbackStatement, Statement, Write
 from tailrace.sql.syntax_trees import position_of_token
 
@@ -25,7 +28,9 @@ _STATEMENTS = (
     " BEGIN, COMMIT, ROLLBACK"
 )
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_QUERIES = ("SELECT", "WITH", "VALUES", "(", "INSERT", "UPDATE", "DELETE")
+_BLANK = re.compile(r"[^\r\n]")
+_QUERIES = ("select", "values", "table")
+_WRITES = ("insert", "update", "delete")
 
 
 class Unbound(Statement, frozen=True, kw_only=True):
@@ -38,7 +43,7 @@ class Unbound(Statement, frozen=True, kw_only=True):
 def parse(text: str, limits: Limits = DEFAULT_LIMITS) -> list[Statement]:
     """Return the statements of a text, in order."""
     check_size(text, limits)
-    parts = _split(tokenize(text))
+    parts = _split(read_tokens(text))
     if not parts:
         raise SqlSyntaxError(f"expected a statement ({_STATEMENTS}), found nothing", 1, 1)
     if len(parts) > limits.statements:
@@ -46,7 +51,11 @@ def parse(text: str, limits: Limits = DEFAULT_LIMITS) -> list[Statement]:
             f"the text has {len(parts)} statements, more than the limit statements allows ({limits.statements}); send it in"
             " parts"
         )
-    return [_parse_one(tokens, text) for tokens in parts]
+    others = iter(_other_statements(text, parts))
+    return [
+        parse_query(part, text, limits) if verb_of(part) in _QUERIES else _parse_other(next(others), part, text, limits)
+        for part in parts
+    ]
 
 
 def check_size(text: str, limits: Limits) -> None:
@@ -73,24 +82,46 @@ def kind_of(statement: Statement) -> str:
     return _CAPITAL.sub("_", means.__name__.removesuffix("Statement")).lower()
 
 
-def _split(tokens: Sequence[Token]) -> list[Sequence[Token]]:
-    parts: list[list[Token]] = [[]]
+def _split(tokens: Sequence[SqlToken]) -> list[list[SqlToken]]:
+    parts: list[list[SqlToken]] = [[]]
     for token in tokens:
-        if token.token_type is TokenType.SEMICOLON:
+        if token.kind == "end":
             parts.append([])
         else:
             parts[-1].append(token)
     return [part for part in parts if part]
 
 
-def _parse_one(tokens: Sequence[Token], source: str) -> Statement:
+def _other_statements(text: str, parts: Sequence[Sequence[SqlToken]]) -> list[Sequence[Token]]:
+    """Return sqlglot's tokens of each statement that is no query, at their places in the text."""
+    blanked = text
+    queries = [part for part in parts if verb_of(part) in _QUERIES]
+    if len(queries) == len(parts):
+        return []
+    for part in queries:
+        start, end = part[0].start, part[-1].end
+        blanked = blanked[:start] + _BLANK.sub(" ", blanked[start:end]) + blanked[end:]
+    found: list[list[Token]] = [[]]
+    for token in tokenize(blanked):
+        if token.token_type is TokenType.SEMICOLON:
+            found.append([])
+        else:
+            found[-1].append(token)
+    others = [tokens for tokens in found if tokens]
+    if len(others) != len(parts) - len(queries):
+        raise SqlSyntaxError("the statements of the text can't be told apart; send them one by one", 1, 1)
+    return list(others)
+
+
+def _parse_other(tokens: Sequence[Token], part: Sequence[SqlToken], source: str, limits: Limits) -> Statement:
     text = source[tokens[0].start : tokens[-1].end + 1]
     line, column = position_of_token(tokens[0], source)
-    reader = TokenReader(tokens, source)
-    if any(reader.sees(first) for first in _QUERIES):
-        statement = query_or_write(tokens, text, source)
-        return msgspec.structs.replace(statement, line=line, column=column)
+    if verb_of(part) in _WRITES:
+        write = parse_write(tokens, text, source)
+        query = insert_query(part, source, limits) if has_query(write) else None
+        return msgspec.structs.replace(write, line=line, column=column, query=query)
 
+    reader = TokenReader(tokens, source)
     statement = _read(reader, text, source)
     if reader.parameters:
         names = tuple(dict.fromkeys(reader.parameters))

@@ -22,7 +22,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.table import ColumnType, Table
 from tailrace.sql.fast_insert import with_rows_apart
 from tailrace.sql.parse import parse
-from tailrace.sql.statements import AddSourceStatement, Query, RedriveStatement, Statement, Write
+from tailrace.sql.statements import Statement, Write
 from tailrace.sql.syntax_trees import is_cte, name_of
 from tailrace.sql.tables.compile import program_of
 from tailrace.sql.tables.inference import FindTable
@@ -78,7 +78,7 @@ def _small(statement: Statement, find: FindTable, limits: Limits) -> Statement:
     plain = with_rows_apart(statement, limits) if isinstance(statement, Write) else None
     if plain is not None:
         return plain
-    if isinstance(statement, Query | Write):
+    if isinstance(statement, Write):
         named = [table for table in statement.tree.find_all(exp.Table) if not is_cte(table)]
         tables = [None if isinstance(table.this, exp.Func) else find(name_of(table)) for table in named]
         if named and all(tables):
@@ -90,22 +90,18 @@ def _small(statement: Statement, find: FindTable, limits: Limits) -> Statement:
     )
 
 
-def _compiled(statement: Query | Write, tables: Sequence[Table], find: FindTable) -> Statement:
+def _compiled(statement: Write, tables: Sequence[Table], find: FindTable) -> Statement:
     types: dict[str, ColumnType] = {}
     program = program_of(statement, find, types)
     tree = statement.tree
-    head = type(tree)(this=tree.this.copy()) if isinstance(statement, Write) else exp.Select()
-    return msgspec.structs.replace(statement, tree=head, compiled=CompiledStatement(program, tables, types))
+    head = type(tree)(this=tree.this.copy())
+    return msgspec.structs.replace(statement, tree=head, query=None, compiled=CompiledStatement(program, tables, types))
 
 
 def _trees(statement: Statement) -> Sequence[exp.Expr]:
     match statement:
-        case Query() | Write():
+        case Write():
             return [statement.tree]
-        case AddSourceStatement():
-            return [tree for tree in (statement.where, *statement.partition_by) if tree is not None]
-        case RedriveStatement():
-            return [statement.where] if statement.where is not None else []
     return []
 
 

@@ -30,8 +30,8 @@ class ResultColumn(NamedTuple):
 class Result(NamedTuple):
     """The result of one statement.
 
-    Rows hold Python values: `None`, `bool`, `int`, `float`, `Decimal`, `str`, `bytes`, `date`, `datetime` (UTC), `UUID`, and
-    for JSON and lists whatever JSON holds.
+    Rows hold Python values: `None`, `bool`, `int`, `float`, `Decimal`, `str`, `bytes`, `date`, `time`, `datetime` (UTC) and
+    `UUID`, for JSON and lists whatever JSON holds, and for intervals the text that PostgreSQL prints.
     """
 
     columns: Sequence[ResultColumn] = ()

@@ -1,11 +1,11 @@
 """The statements of the SQL dialect, as values. `parse` creates them and `engine` runs them.
 
-Names are kept as written, with their namespace (`app.new_messages`). Expressions stay sqlglot trees, because each engine needs
-them in its own dialect.
+Names are kept as written, with their namespace (`app.new_messages`). Queries are parse trees of PostgreSQL; the expressions of
+writes and routes are sqlglot trees, because each engine needs them in its own dialect.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, Union
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
 
 import msgspec
 from sqlglot import exp
@@ -14,6 +14,7 @@ from tailrace.model.fetch import StartAt
 from tailrace.model.route import Operation, PayloadMode
 from tailrace.model.table import Column
 from tailrace.model.topic import NO_OPTIONS, TopicOptions
+from tailrace.sql.syntax_trees import position_at
 
 if TYPE_CHECKING:
     from tailrace.sql.tables.programs import CompiledStatement
@@ -57,19 +58,47 @@ class Write(Statement, frozen=True, kw_only=True):
     """
     compiled: Union["CompiledStatement", None] = None
     """The program of a long statement, which was compiled in the parser process; its tree then only has the target."""
+    query: "Query | None" = None
+    """What an INSERT inserts, unless it is plain values."""
+
+
+class TextEdit(NamedTuple):
+    """A part of a text that was replaced: from `start` to `end` in the new text, which were others in the original one."""
+
+    start: int
+    end: int
+    original_start: int
+    original_end: int
 
 
 class Query(Statement, frozen=True, kw_only=True):
-    """SELECT, with or without CTEs; set operations; VALUES."""
+    """SELECT, with or without CTEs; set operations; VALUES. Statements with the same text share it."""
 
-    tree: exp.Expression
-    """Shared by all requests with the same text: copy it before changing it."""
-    sources: Sequence[str]
-    """The tables and topics that it names, without CTEs and functions."""
-    has_functions: bool = False
-    """Whether it also reads from functions, such as `table_changes`."""
-    compiled: Union["CompiledStatement", None] = None
-    """The program of a long query, which was compiled in the parser process; its tree is then empty."""
+    tree: Mapping[str, Any]
+    """The `SelectStmt` of PostgreSQL's parser. It must not be changed."""
+    postgres_text: str
+    """The text that PostgreSQL's parser was given, in whose UTF-8 bytes the locations of the tree count."""
+    edits: Sequence[TextEdit] = ()
+    """Where that text differs from what was written."""
+
+    def position_of(self, location: int) -> tuple[int, int]:
+        """Return the line and column of a location in the text of the request; those of the query if it is not known."""
+        if location < 0:
+            return self.line, self.column
+        index = len(self.postgres_text.encode()[:location].decode(errors="ignore"))
+        return self.position_at(index)
+
+    def position_at(self, index: int) -> tuple[int, int]:
+        """Return the line and column of a character of the text that PostgreSQL's parser was given."""
+        shift = 0
+        for edit in self.edits:
+            if index >= edit.end:
+                shift = edit.original_end - edit.end
+            elif index >= edit.start:
+                index, shift = edit.original_start, 0
+                break
+        line, column = position_at(self.text, index + shift)
+        return (self.line + line - 1, column) if line > 1 else (self.line, self.column + column - 1)
 
 
 class BeginStatement(Statement, frozen=True, kw_only=True):
@@ -117,12 +146,29 @@ class DropTopicStatement(Statement, frozen=True, kw_only=True):
     """Whether its routes are dropped too."""
 
 
+class ExpressionText(msgspec.Struct, frozen=True):
+    """An expression of a route as it was written, with its place in the text of the request."""
+
+    text: str
+    line: int = 1
+    column: int = 1
+    tokens: int = 1
+    """How many words and signs it has."""
+
+    def position(self, index: int) -> tuple[int, int]:
+        """Return the line and column of one of its characters."""
+        before = self.text[:index].replace("\r\n", "\n").replace("\r", "\n")
+        breaks = before.count("\n")
+        within = len(before) - before.rfind("\n")
+        return self.line + breaks, within if breaks else self.column + within - 1
+
+
 class AddSourceStatement(Statement, frozen=True, kw_only=True):
     topic: str
     table: str
     operations: Sequence[Operation]
-    where: exp.Expression | None = None
-    partition_by: Sequence[exp.Expression] = ()
+    where: ExpressionText | None = None
+    partition_by: Sequence[ExpressionText] = ()
     payload: PayloadMode = "key"
     snapshot: bool = False
     explain: bool = False
@@ -159,7 +205,10 @@ class RedriveStatement(Statement, frozen=True, kw_only=True):
     """Publish dead letters of a topic to it again."""
 
     topic: str
-    where: exp.Expression | None = None
+    where: str | None = None
+    """The condition as it was written, from this line and column on."""
+    where_line: int = 1
+    where_column: int = 1
     limit: int | None = None
 
 

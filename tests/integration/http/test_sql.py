@@ -32,7 +32,7 @@ def typed(url: str) -> str:
             client,
             "CREATE TABLE typed (id INTEGER PRIMARY KEY, yes BOOLEAN, big BIGINT, real DOUBLE, price DECIMAL(10, 2), name TEXT,"
             " data BYTES, day DATE, at TIMESTAMP, key UUID, doc JSON);"
-            " INSERT INTO typed VALUES (1, true, 9007199254740993, 0.5, 12.50, 'Zoë', X'FF00', DATE '2026-01-28',"
+            " INSERT INTO typed VALUES (1, true, 9007199254740993, 0.5, 12.50, 'Zoë', '\\xff00', DATE '2026-01-28',"
             f" TIMESTAMP '2026-01-28 10:00:00', '{UUID}', '{{\"a\": [1, null]}}'); INSERT INTO typed (id) VALUES (2)",
         )
         assert made.status_code == 200, made.text

@@ -99,7 +99,7 @@ def test_no_type_of_an_answer_is_one_that_only_arrow_knows(client: httpx.Client)
 
 @pytest.mark.parametrize("kind", [ARROW, CSV, LINES])
 def test_an_answer_without_rows_is_complete(client: httpx.Client, kind: str) -> None:
-    for query in ("SELECT id FROM side WHERE id < 0", "SELECT offset FROM numbers WHERE offset < 0"):
+    for query in ("SELECT id FROM side WHERE id < 0", 'SELECT "offset" FROM numbers WHERE "offset" < 0'):
         body = ask(client, query, kind)
         assert kind != ARROW or pa.ipc.open_stream(io.BytesIO(body)).read_all().num_rows == 0
         assert kind == ARROW or body in (b"id\n", b"offset\n", b"")
@@ -132,9 +132,9 @@ def test_other_statements_answer_in_the_same_formats(client: httpx.Client) -> No
 
 
 FAILING = {
-    "topics": "SELECT CASE WHEN a.offset = 399 AND b.offset = 399 THEN error('boom ' || a.offset) END AS x, b.offset AS y"
+    "topics": "SELECT CASE WHEN a.offset = 399 AND b.offset = 399 THEN 1 / (a.offset - 399) END AS x, b.offset AS y"
     " FROM numbers a, numbers b",
-    "tables": "SELECT CASE WHEN a.id = 399 THEN CAST('x' || b.id AS INTEGER) ELSE 1 END AS x, b.id AS y FROM side a, side b",
+    "tables": "SELECT CASE WHEN a.id = 399 AND b.id = 399 THEN CAST('x' || b.id AS INTEGER) END AS x, b.id FROM side a, side b",
 }
 
 
@@ -166,7 +166,10 @@ def test_a_query_that_takes_too_long_is_an_error(client: httpx.Client, where: st
 
 
 def test_a_query_that_takes_too_long_after_some_rows_is_aborted(client: httpx.Client) -> None:
-    query = f"SELECT a.id FROM side a, side b UNION ALL {SLOW['tables']}"
+    query = (
+        "SELECT a.id FROM side a, side b, side c, side d"
+        " WHERE (c.id = 0 AND d.id = 0) OR (a.id + b.id * 7 + c.id * 13 + d.id * 31) % 1000003 < 0"
+    )
     with (
         pytest.raises(httpx.RemoteProtocolError),
         client.stream("POST", "/api/sql", json={"sql": query}, headers={"accept": CSV}) as answer,

@@ -58,7 +58,7 @@ def fill(address: str) -> Sequence[int]:
 def ask(url: str, low: int, high: int) -> tuple[list[int], float]:
     """The offsets of records between two times, counted from the start; and the bytes that were read for them."""
     text = (
-        "SELECT offset FROM t WHERE timestamp BETWEEN timestamp '2023-11-14 22:13:20' + interval '%d milliseconds'"
+        "SELECT \"offset\" FROM t WHERE timestamp BETWEEN timestamp '2023-11-14 22:13:20' + interval '%d milliseconds'"
         " AND timestamp '2023-11-14 22:13:20' + interval '%d milliseconds' ORDER BY 1"
     )
     before = metric(url, "tailrace_disk_read_bytes_total")

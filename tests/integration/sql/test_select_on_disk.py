@@ -49,7 +49,7 @@ async def test_bounded_queries_read_a_fraction_of_the_disk(tmp_path: Path) -> No
         size = sql.broker.positions.size("app.events", 0)
         assert size > 7 * MIB
         for where, rows in (
-            ("offset BETWEEN 12000 AND 12009", 10),
+            ('"offset" BETWEEN 12000 AND 12009', 10),
             ("cursor >= 23990", 10),
             ("cursor BETWEEN 100 AND 104", 5),
             ("timestamp >= '2023-11-14 22:13:43.990'", 10),
@@ -64,11 +64,11 @@ async def test_bounded_queries_read_a_fraction_of_the_disk(tmp_path: Path) -> No
 @on_loop
 async def test_many_records_are_decoded_alike_before_and_after_the_loops_are_loaded(tmp_path: Path) -> None:
     async with filled(tmp_path, Compression.ZSTD) as (sql, _):
-        text = "SELECT count(*), sum(length(value)), sum((value ->> 'id')::bigint), max(offset) FROM app.events"
+        text = "SELECT count(*), sum(length(value)), sum((value ->> 'id')::bigint), max(\"offset\") FROM app.events"
         lengths = sum(len(value(number)) for number in range(RECORDS))
         expected = [(RECORDS, lengths, sum(range(RECORDS)), RECORDS - 1)]
         assert await sql.rows(text) == expected
-        planner = sql.queries._planner
-        assert planner is not None
-        planner.read_fields.load()
+        sources = sql.queries._sources
+        assert sources is not None
+        sources.read_fields.load()
         assert await sql.rows(text) == expected

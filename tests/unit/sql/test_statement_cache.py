@@ -12,7 +12,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.table import Column, ColumnType, Table
 from tailrace.sql.parse import bind, parse
 from tailrace.sql.statement_cache import ParserProcess, StatementCache
-from tailrace.sql.statements import ConsumeStatement, Query, Write
+from tailrace.sql.statements import ConsumeStatement, Write
 from tailrace.sql.tables.compile import program_of
 from tests.support.aio import on_loop
 
@@ -90,30 +90,44 @@ async def test_a_statement_of_our_own_gets_its_values_later() -> None:
 
 
 @on_loop
-async def test_long_statements_on_tables_are_compiled_where_they_are_parsed() -> None:
-    select = f"SELECT id::numeric(9, 2), v FROM app.t WHERE id IN ({LONG})"
-    update = f"UPDATE app.t SET v = :v WHERE id IN ({LONG})"
+async def test_long_writes_on_tables_are_compiled_where_they_are_parsed() -> None:
+    text = f"UPDATE app.t SET v = :v WHERE id IN ({LONG})"
     async with texts() as parsed:
-        for text, kind in ((select, Query), (update, Write)):
-            (statement,) = await parsed.parse(text)
-            (in_place,) = parse(text)
-            assert isinstance(statement, Query | Write)
-            assert isinstance(in_place, Query | Write)
-            assert isinstance(statement, kind)
-            assert statement.compiled is not None
-            types: dict[str, ColumnType] = {}
-            assert statement.compiled.program == program_of(in_place, find, types)
-            assert statement.compiled.types == types
-            assert statement.compiled.tables == [TABLE]
-            assert statement.parameters == in_place.parameters
+        (statement,) = await parsed.parse(text)
+        (in_place,) = parse(text)
+        assert isinstance(statement, Write)
+        assert isinstance(in_place, Write)
+        assert statement.compiled is not None
+        types: dict[str, ColumnType] = {}
+        assert statement.compiled.program == program_of(in_place, find, types)
+        assert statement.compiled.types == types
+        assert statement.compiled.tables == [TABLE]
+        assert statement.parameters == in_place.parameters
 
 
 @on_loop
-async def test_long_statements_on_anything_else_are_refused() -> None:
+async def test_long_queries_are_parsed_as_short_ones_are() -> None:
     async with texts() as parsed:
-        for text in (f'SELECT value FROM app.o WHERE "offset" IN ({LONG})', f"SELECT 1 IN ({LONG})"):
-            with pytest.raises(LimitExceededError, match="statement_nodes"):
-                await parsed.parse(text)
+        for text in (f"SELECT v FROM app.t WHERE id IN ({LONG})", f'SELECT value FROM app.o WHERE "offset" IN ({LONG})'):
+            (statement,) = await parsed.parse(text)
+            assert [statement] == parse(text)
+
+
+@on_loop
+async def test_queries_of_too_many_parts_are_refused() -> None:
+    async with texts(Limits(query_nodes=100)) as parsed:
+        with pytest.raises(LimitExceededError, match="query_nodes"):
+            await parsed.parse(f"SELECT 1 IN ({LONG})")
+
+
+@on_loop
+async def test_a_text_that_crashes_the_parser_is_an_error_of_its_own() -> None:
+    async with texts(Limits(statement_bytes=10_000_000)) as parsed:
+        with pytest.raises(SqlError):
+            await parsed.parse("SELECT 1" + "+1" * 400_000)
+        assert await parsed.parse("SELECT 1 + 1") == parse("SELECT 1 + 1")
+        text = f"SELECT v FROM app.t WHERE id IN ({LONG})"
+        assert await parsed.parse(text) == parse(text)
 
 
 @on_loop

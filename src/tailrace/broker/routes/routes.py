@@ -299,7 +299,8 @@ def _timeless(route: Route) -> Route:
 
 
 def _meaning(route: Route) -> Iterable[object]:
-    return (route.topic, route.table, frozenset(route.operations), route.where, route.partition_by, route.payload)
+    expressions = (route.dialect, route.where, route.partition_by)
+    return (route.topic, route.table, frozenset(route.operations), expressions, route.payload)
 
 
 def _cursor_of(receipt: CommitReceipt | None) -> Cursor:

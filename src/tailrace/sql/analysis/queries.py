@@ -424,7 +424,7 @@ class QueryAnalyzer:
             )
             for column in found
         ]
-        qualifiers = [alias["aliasname"]] if alias else list(dict.fromkeys((name, parts[-1])))
+        qualifiers = [alias["aliasname"]] if alias else list(dict.fromkeys((name, name.rpartition(".")[2])))
         self._add(scope, qualifiers, _aliased(columns, alias), location, source)
         return source
 

@@ -94,13 +94,14 @@ class Scope:
             merged = [column for column in self.joined if column.name == name]
             if merged:
                 return merged
-        return [
+        columns = [
             column
             for one in self.relations
             if (qualifier in one.qualifiers if qualifier is not None else name not in one.merged)
             for column in one.columns
-            if column.name == name
         ]
+        # A table may have been created with names in capitals, which an unquoted name of a query does not keep.
+        return [one for one in columns if one.name == name] or [one for one in columns if one.name.lower() == name]
 
     def _has(self, qualifier: str) -> bool:
         return any(qualifier in one.qualifiers for one in self.relations)

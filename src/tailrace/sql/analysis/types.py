@@ -24,7 +24,7 @@ _OF_COLUMN: dict[ColumnKind, str] = {
     "json": "jsonb",
 }
 _TO_COLUMN: dict[str, ColumnKind] = {name: kind for kind, name in _OF_COLUMN.items()} | {
-    "float4": "double",
+    "float4": "real",
     "varchar": "text",
     "bpchar": "text",
     "name": "text",
@@ -32,8 +32,8 @@ _TO_COLUMN: dict[str, ColumnKind] = {name: kind for kind, name in _OF_COLUMN.ite
     "unknown": "text",
     "json": "json",
     "timestamp": "timestamp",
-    "time": "text",
-    "interval": "text",
+    "time": "time",
+    "interval": "interval",
 }
 
 

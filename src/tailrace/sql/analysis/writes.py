@@ -202,16 +202,18 @@ class WriteAnalyzer:
 
     def _conflict(self, fields: Node, target: "_Target") -> ConflictAction:
         infer = fields.get("infer", {})
+        location = infer.get("location", -1)
         if "conname" in infer:
             raise UnsupportedError("ON CONFLICT ON CONSTRAINT is not supported; name the columns of the key")
         if "whereClause" in infer or any("expr" in one["IndexElem"] for one in infer.get("indexElems", ())):
-            raise UnsupportedError("ON CONFLICT names the columns of the key, without conditions", infer.get("location", -1))
-        named = [target.column(one["IndexElem"]).name for one in infer.get("indexElems", ())]
+            raise UnsupportedError("ON CONFLICT names the columns of the key, without conditions", location)
+        named = [target.column({"location": location, **one["IndexElem"]}).name for one in infer.get("indexElems", ())]
         keys = {column.name for column in target.columns if column.is_key}
         if named and set(named) != keys:
             raise AnalysisError(
                 INVALID_COLUMN_REFERENCE,
                 "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+                location,
             )
         excluded = self._queries.next_number()
         if fields["action"] == "ONCONFLICT_NOTHING":

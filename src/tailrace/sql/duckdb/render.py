@@ -11,12 +11,13 @@ prints it ("loose"); the functions of `numerics.py` compute with those.
 # Texts of SQL are made here from analyzed trees; names and constants are quoted where they are written.
 # ruff: noqa: S608
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from types import MappingProxyType
 from uuid import UUID
 
-from tailrace.sql.analysis.errors import UnsupportedError
+from tailrace.sql.analysis.errors import DATATYPE_MISMATCH, AnalysisError, UnsupportedError
 from tailrace.sql.analysis.input_texts import read_text
 from tailrace.sql.analysis.interval_texts import Interval
 from tailrace.sql.analysis.queries import same_expression
@@ -96,10 +97,19 @@ def duckdb_type(sql_type: SqlType) -> str:
 
 
 class DuckDbRenderer:
-    """Writes one statement. `parameters` are the values of `$1`, `$2` and so on."""
+    """Writes one statement. `parameters` are the values of `$1`, `$2` and so on.
 
-    def __init__(self, parameters: Sequence[object] = (), now: datetime | None = None) -> None:
+    A relation is read from `scan_1`, `scan_2` and so on, by its number, unless `sources` has a text for it.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[object] = (),
+        now: datetime | None = None,
+        sources: Mapping[int, str] = MappingProxyType({}),
+    ) -> None:
         self._parameters = parameters
+        self._sources = sources
         self._now = now or datetime.now(UTC)
         self._items: list[str] = []
         self._is_in_columns = False
@@ -253,7 +263,7 @@ class DuckDbRenderer:
     def _from(self, item: FromItem) -> str:
         match item:
             case NamedRelation():
-                return f"scan_{item.number} AS t{item.number}"
+                return f"{self._sources.get(item.number, f'scan_{item.number}')} AS t{item.number}"
             case CteRelation():
                 return f"cte_{item.cte} AS t{item.number}"
             case QueryRelation():
@@ -529,10 +539,21 @@ class DuckDbRenderer:
         return text.cast_to(target, general) if isinstance(text, JsonPath) else general
 
     def _parameter(self, node: Parameter) -> str:
-        value = self._parameters[node.number - 1]
-        if isinstance(value, str) and node.type.name not in ("text", "varchar", "bpchar", "unknown"):
-            value = read_text(value, node.type)
-        return self._constant(value, node.type)
+        return self._constant(self._read(self._parameters[node.number - 1], node.type, node.location), node.type)
+
+    def _read(self, value: object, wanted: SqlType, location: int) -> object:
+        """Return the value of a parameter; strings are read as values of the type that is wanted."""
+        if isinstance(value, list | tuple):
+            if wanted.is_array:
+                return [self._read(item, wanted.element, location) for item in value]
+            raise AnalysisError(DATATYPE_MISMATCH, f"a list can't be a value of the type {wanted}", location)
+        if isinstance(value, str) and wanted.name not in ("text", "varchar", "bpchar", "unknown"):
+            try:
+                return read_text(value, wanted)
+            except AnalysisError as error:
+                error.location = location if error.location < 0 else error.location
+                raise
+        return value
 
     def _constant(self, value: object, sql_type: SqlType) -> str:
         kind = duckdb_type(sql_type)

@@ -7,7 +7,7 @@ entry is held equal to a real PostgreSQL by the differential test.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.tree import Aggregate, Call
@@ -16,6 +16,7 @@ from tailrace.sql.analysis.types import SqlType, digits_of
 MAX_PRECISION = 38
 """The digits of DuckDB's largest decimal."""
 Template = str | Callable[[Sequence[str], Call], str]
+Entry = TypeVar("Entry")
 
 _GROUPS = {
     "int": ("int2", "int4", "int8"),
@@ -27,9 +28,9 @@ _GROUPS = {
 }
 
 
-def expanded(entries: Mapping[str, Template]) -> dict[str, Template]:
+def expanded(entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """Return the entries with a key for each type of a group: `{int} + {int}` stands for nine."""
-    result: dict[str, Template] = {}
+    result: dict[str, Entry] = {}
     for key, template in entries.items():
         for one in _expansions(key):
             result.setdefault(one, template)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pyarrow as pa
@@ -35,10 +36,12 @@ def _converter(sql_type: SqlType) -> Callable[[Any], Any] | None:
             return Decimal
         case "float4":
             return _shortest
-        case "timestamptz":
+        case "timestamp" | "timestamptz":
             return _in_utc
         case "json" | "jsonb":
             return _json
+        case "uuid":
+            return _uuid
         case "interval":
             return interval_text
     return None
@@ -56,6 +59,10 @@ def _json(text: str) -> Any:
         raise too_deep() from None
     except msgspec.DecodeError:
         raise JsonError("0A000", "a JSON number of this size can't be returned; cast it to text") from None
+
+
+def _uuid(value: Any) -> UUID:
+    return value if isinstance(value, UUID) else UUID(bytes=value) if isinstance(value, bytes) else UUID(value)
 
 
 def _in_utc(value: datetime) -> datetime:

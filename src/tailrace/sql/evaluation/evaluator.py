@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from tailrace.sql.analysis.errors import UnsupportedError
+from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
 from tailrace.sql.analysis.input_texts import read_text
 from tailrace.sql.analysis.tree import (
     AnyOrAll,
@@ -65,14 +65,18 @@ class RowLayout(Protocol):
         ...
 
 
-def compile_expression(expression: Expression, layout: RowLayout) -> Evaluate:
-    """Return a callable that evaluates the expression. Raises `UnsupportedError` if a part of it is not supported."""
-    return _Compiler(layout).compile(expression)
+def compile_expression(expression: Expression, layout: RowLayout, *, in_any_order: bool = False) -> Evaluate:
+    """Return a callable that evaluates the expression. Raises `UnsupportedError` if a part of it is not supported.
+
+    With `in_any_order`, an operand of AND, OR and IN that fails does not count if another one decides, wherever it stands.
+    """
+    return _Compiler(layout, in_any_order).compile(expression)
 
 
 class _Compiler:
-    def __init__(self, layout: RowLayout) -> None:
+    def __init__(self, layout: RowLayout, in_any_order: bool) -> None:
         self._layout = layout
+        self._in_any_order = in_any_order
         self._item: list[Any] = []
         """The item of the array that the innermost ANY or ALL is at."""
 
@@ -150,6 +154,8 @@ class _Compiler:
             (argument,) = arguments
             return lambda row: None if (value := argument(row)) is None else not value
         decisive = node.operator == "or"
+        if self._in_any_order:
+            return _decided(arguments, decisive=decisive)
 
         def evaluate(row: Row) -> Any:
             result: bool | None = not decisive
@@ -231,6 +237,9 @@ class _Compiler:
     def _in_list(self, node: InList) -> Evaluate:
         comparisons = self._all(node.comparisons)
         is_negated = node.is_negated
+        if self._in_any_order:
+            found = _decided(comparisons, decisive=True)
+            return (lambda row: None if (value := found(row)) is None else not value) if is_negated else found
 
         def evaluate(row: Row) -> bool | None:
             result: bool | None = is_negated
@@ -300,6 +309,29 @@ class _Compiler:
     def _array_item(self, node: ArrayItem) -> Evaluate:
         cell = self._item
         return lambda row: cell[0]
+
+
+def _decided(arguments: Sequence[Evaluate], *, decisive: bool) -> Evaluate:
+    """Return AND or OR of arguments, of which one that fails counts only if no other decides."""
+
+    def evaluate(row: Row) -> Any:
+        result: bool | None = not decisive
+        failure: AnalysisError | None = None
+        for argument in arguments:
+            try:
+                value = argument(row)
+            except AnalysisError as error:
+                failure = failure or error
+                continue
+            if value is decisive:
+                return decisive
+            if value is None:
+                result = None
+        if failure is not None:
+            raise failure
+        return result
+
+    return evaluate
 
 
 def _strict(function: Function, arguments: Sequence[Evaluate]) -> Evaluate:

@@ -23,14 +23,13 @@ from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 import msgspec
-from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from tailrace.model.errors import UnsupportedSqlError
 from tailrace.model.fetch import AtOffset, AtTime, StartAt, StartEdge
 from tailrace.model.route import Operation, PayloadMode
 from tailrace.model.topic import DedupMode, TimestampMode, TopicOptions
-from tailrace.sql.dialect import parse_expression
+from tailrace.sql.grammar.expressions import expression_text
+from tailrace.sql.grammar.selects import check_condition
 from tailrace.sql.grammar.token_reader import TokenReader
 from tailrace.sql.statements import (
     AckStatement,
@@ -42,12 +41,13 @@ from tailrace.sql.statements import (
     DescribeStatement,
     DropSourceStatement,
     DropTopicStatement,
+    ExpressionText,
     RedriveStatement,
     SetTopicStatement,
     ShowStatement,
     Statement,
 )
-from tailrace.sql.syntax_trees import TextPosition, position_of
+from tailrace.sql.syntax_trees import TextPosition, position_of_token
 
 _TOPIC = "the name of a topic"
 _TABLE = "the name of a table"
@@ -128,7 +128,7 @@ def _add_source(reader: TokenReader, text: str, source: str, topic: str, explain
     operations = [_operation(reader)]
     while reader.takes_comma():
         operations.append(_operation(reader, operations))
-    where = parse_expression(reader.until("PARTITION BY", "WITH"), source) if reader.take("WHERE") else None
+    where = expression_text(reader.until("PARTITION BY", "WITH"), source) if reader.take("WHERE") else None
     partition_by = _expressions(reader, source) if reader.take("PARTITION BY") else ()
     options = _options(reader, _source_option) if reader.take("WITH") else {}
     reader.expect_end("" if options else "WHERE, PARTITION BY, WITH")
@@ -151,11 +151,11 @@ def _operation(reader: TokenReader, known: list[Operation] | None = None) -> Ope
     return operation
 
 
-def _expressions(reader: TokenReader, source: str) -> list[exp.Expression]:
+def _expressions(reader: TokenReader, source: str) -> list[ExpressionText]:
     reader.expect_open()
-    found = [parse_expression(reader.until_comma(), source)]
+    found = [expression_text(reader.until_comma(), source)]
     while not reader.closes():
-        found.append(parse_expression(reader.until_comma(), source))
+        found.append(expression_text(reader.until_comma(), source))
     return found
 
 
@@ -287,21 +287,18 @@ def redrive(reader: TokenReader, text: str, source: str) -> Statement:
     """`source` is the whole text of the request, to which the positions in the condition refer."""
     reader.expect("REDRIVE DEAD LETTERS OF")
     topic = reader.name("the name of a topic")
-    where = parse_expression(reader.until("LIMIT"), source) if reader.take("WHERE") else None
-    if where is not None:
-        _check(where)
+    where = None
+    line = column = 1
+    if reader.take("WHERE"):
+        tokens = reader.until("LIMIT")
+        if not tokens:
+            reader.fail("a condition")
+        where = source[tokens[0].start : tokens[-1].end + 1]
+        line, column = position_of_token(tokens[0], source)
+        check_condition(where, (line, column))
     limit = reader.integer("the number of dead letters") if reader.take("LIMIT") else None
     reader.expect_end("LIMIT" if where is not None else "WHERE, LIMIT")
-    return RedriveStatement(text=text, topic=topic, where=where, limit=limit)
-
-
-def _check(where: exp.Expression) -> None:
-    for node in where.walk():
-        position = position_of(node) or ()
-        if isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
-            raise UnsupportedSqlError("the condition of REDRIVE can't have parameters; write the values in it", *position)
-        if isinstance(node, exp.Query):
-            raise UnsupportedSqlError("the condition of REDRIVE can't contain a query; compare with constants", *position)
+    return RedriveStatement(text=text, topic=topic, where=where, where_line=line, where_column=column, limit=limit)
 
 
 def show(reader: TokenReader, text: str) -> Statement:

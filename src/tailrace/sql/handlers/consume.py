@@ -6,8 +6,6 @@ The condition of a REDRIVE is evaluated by DuckDB, as that of a SELECT; the brok
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from sqlglot import exp
-
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.topics.registry import LiveTopic
@@ -17,10 +15,10 @@ from tailrace.model.limits import Limits
 from tailrace.model.record import MESSAGE_ID_HEADER, Headers
 from tailrace.model.table import ColumnType
 from tailrace.model.text import text_or_hex
-from tailrace.sql.grammar.queries import query_of
+from tailrace.sql.grammar.selects import parse_condition
 from tailrace.sql.results import Result, ResultColumn
-from tailrace.sql.select.queries import TopicQueries
-from tailrace.sql.statements import AckStatement, ConsumeStatement, RedriveStatement
+from tailrace.sql.select.queries import QueryRunner
+from tailrace.sql.statements import AckStatement, ConsumeStatement, Query, RedriveStatement
 
 _TEXT = ColumnType("text")
 _BIGINT = ColumnType("bigint")
@@ -133,9 +131,10 @@ def _time(timestamp_ms: int) -> datetime | None:
 
 
 class RedriveHandler:
-    def __init__(self, broker: Broker, queries: TopicQueries) -> None:
+    def __init__(self, broker: Broker, queries: QueryRunner, limits: Limits) -> None:
         self._broker = broker
         self._queries = queries
+        self._limits = limits
 
     async def redrive(self, asked: RedriveStatement) -> Result:
         if asked.limit is not None and asked.limit < 1:
@@ -145,7 +144,7 @@ class RedriveHandler:
         places: Iterable[tuple[int, int]] = redrives.all_left(letters)
         truncated = False
         if asked.where is not None:
-            answer = await self._queries.run(query_of(self._query(letters, asked.where), asked.text, ()), ())
+            answer = await self._queries.run(self._query(letters, asked, asked.where), ())
             places = ((int(str(partition)), int(str(offset))) for partition, offset in answer.rows)
             truncated = answer.truncated
         put_back, left_out = await redrives.redrive(asked.topic, places, asked.limit)
@@ -154,15 +153,13 @@ class RedriveHandler:
             _REDRIVEN, [(topic, put_back, left_out)], status=f"REDRIVE {put_back}", affected=put_back, truncated=truncated
         )
 
-    def _query(self, letters: LiveTopic, where: exp.Expression) -> exp.Expression:
+    def _query(self, letters: LiveTopic, asked: RedriveStatement, where: str) -> Query:
         """Return a query for the partitions and offsets of the dead letters that match and were not redriven yet."""
-        partition, offset = exp.column("partition", quoted=True), exp.column("offset", quoted=True)
-        left = exp.or_(
-            *(
-                exp.and_(partition.copy().eq(number), offset.copy() >= int(first))
-                for number, first in enumerate(self._broker.redrives.first_left(letters))
-            )
+        left = " OR ".join(
+            f'("partition" = {number} AND "offset" >= {int(first)})'
+            for number, first in enumerate(self._broker.redrives.first_left(letters))
         )
-        name = ".".join(f'"{part}"' for part in letters.topic.name.split("."))
-        chosen = exp.select(partition, offset).from_(exp.to_table(name, dialect="postgres"))
-        return chosen.where(exp.paren(where.copy()), left).order_by(partition.copy(), offset.copy())
+        name = '"' + letters.topic.name.replace('"', '""') + '"'
+        head = f'SELECT "partition", "offset" FROM {name} WHERE ({left or "false"}) AND ('  # noqa: S608
+        tail = ') ORDER BY "partition", "offset"'
+        return parse_condition(head, where, tail, self._limits, asked.where_line, asked.where_column)

@@ -1,4 +1,4 @@
-"""INSERT INTO a topic, and INSERT INTO a table from a query that SQLite can't run.
+"""INSERT INTO a topic, and INSERT INTO a table from a query that reads more than tables.
 
 Each row for a topic is a message, and all rows of a statement are published together. The columns are `key`, `value`,
 `headers`, `partition`, `timestamp` and `message_id`. Strings and bytes are published as they are, other values as JSON.
@@ -20,10 +20,10 @@ from tailrace.broker.broker import Broker
 from tailrace.model.errors import SqlError, UnsupportedSqlError
 from tailrace.model.record import Headers, Message, Published
 from tailrace.model.text import counted
-from tailrace.sql.grammar.queries import query_of
+from tailrace.sql.grammar.writes import cells
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, by_name, is_many
 from tailrace.sql.results import Result
-from tailrace.sql.select.queries import TopicQueries
+from tailrace.sql.select.queries import QueryRunner
 from tailrace.sql.statements import Query, Write
 from tailrace.sql.syntax_trees import position_of
 
@@ -31,7 +31,7 @@ COLUMNS = ("key", "value", "headers", "partition", "timestamp", "message_id")
 
 
 class TopicInsertHandler:
-    def __init__(self, broker: Broker, queries: TopicQueries) -> None:
+    def __init__(self, broker: Broker, queries: QueryRunner) -> None:
         self._broker = broker
         self._queries = queries
 
@@ -48,17 +48,19 @@ class TopicInsertHandler:
 
     async def _rows(self, write: Write, params: Parameters, in_transaction: bool) -> list[Sequence[object]]:
         source = write.tree.expression
-        if isinstance(source, exp.Values) and all(_is_plain(cell) for row in source.expressions for cell in row.expressions):
+        if isinstance(source, exp.Values) and write.query is None:
             given = params if is_many(params, write) and not isinstance(params, Mapping) else [params]
             rows: list[Sequence[object]] = []
             for values in given:
                 named = by_name(write, values) if isinstance(values, Mapping | Sequence) else {}
-                rows += [[_value(cell, named) for cell in row.expressions] for row in source.expressions]
+                rows += [[_value(cell, named) for cell in cells(row)] for row in source.expressions]
             return rows
         if is_many(params, write):
             raise SqlError("many rows of parameters can only be used with VALUES of plain values", write.line, write.column)
-        query = query_of(source, write.text, write.parameters)
-        if in_transaction and (query.sources or query.has_functions):
+        query = write.query
+        if query is None:
+            raise UnsupportedSqlError("the INSERT has no VALUES and no query", write.line, write.column)
+        if in_transaction and source.find(exp.Table) is not None:
             # The query would run before the transaction and not see what it has written.
             raise UnsupportedSqlError(
                 "within a transaction only VALUES can be inserted into a topic; run the query outside of the transaction",
@@ -116,12 +118,6 @@ def _columns(write: Write) -> list[str]:
     if "value" not in names:
         raise SqlError("the column value is missing; add it, with NULL to publish a tombstone", write.line, write.column)
     return names
-
-
-def _is_plain(cell: exp.Expr) -> bool:
-    if isinstance(cell, exp.Neg):
-        return isinstance(cell.this, exp.Literal)
-    return isinstance(cell, exp.Literal | exp.Null | exp.Boolean | exp.Placeholder)
 
 
 def _value(cell: exp.Expr, named: Mapping[str, object]) -> object:
@@ -207,7 +203,7 @@ def _timestamp(value: object, number: int) -> int | None:
     return round((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-async def with_query_rows(write: Write, query: Query, params: Parameters, queries: TopicQueries) -> Write:
+async def with_query_rows(write: Write, query: Query, params: Parameters, queries: QueryRunner) -> Write:
     """Run the query of an INSERT, and return the INSERT with the rows in position of the query."""
     if write.tree.args.get("conflict") is not None and write.parameters:
         raise SqlError(
@@ -222,15 +218,3 @@ async def with_query_rows(write: Write, query: Query, params: Parameters, querie
     tree.set("expression", exp.Values(expressions=[row]))
     tree.set("with_", None)
     return msgspec.structs.replace(write, tree=tree, parameters=names, rows=list(answer.rows))
-
-
-def source_query(write: Write) -> Query | None:
-    """Return the query of an INSERT ... SELECT, or `None`."""
-    source = write.tree.expression
-    if write.kind != "insert" or not isinstance(source, exp.Expression) or not isinstance(source, exp.Query):
-        return None
-    with_ = write.tree.args.get("with_")
-    if with_ is not None:
-        source = source.copy()
-        source.set("with_", with_.copy())
-    return query_of(source, write.text, write.parameters)

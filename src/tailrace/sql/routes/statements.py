@@ -1,44 +1,35 @@
 """ADD SOURCE, EXPLAIN ... ADD SOURCE and DROP SOURCE.
 
-EXPLAIN is a dry run: DuckDB evaluates the compiled route over the newest changes of the table. Only the columns that the route
-uses are converted. DuckDB has no access to files, the network or settings, and limits on time and memory; the SQL that it runs
-comes from `compile`, never from a user.
+EXPLAIN is a dry run over the newest changes of the table; see `dry_run`.
 """
 
 import asyncio
-from base64 import b64decode
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import UTC, date, datetime
-from decimal import Decimal
-from threading import Timer
-from typing import Any, NamedTuple
 
 import msgspec
-from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.broker.broker import Broker
-from tailrace.model.errors import CorruptionError, OverloadedError, QueryLimitError, RouteExistsError
+from tailrace.model.errors import OverloadedError, RouteExistsError
 from tailrace.model.fetch import StartEdge
 from tailrace.model.ids import Offset, RouteId
 from tailrace.model.limits import Limits
 from tailrace.model.record import Record
-from tailrace.model.route import Operation, Route
+from tailrace.model.route import DIALECT, Operation, Route
 from tailrace.model.table import CHANGES_PREFIX, ColumnType, Table
 from tailrace.model.text import counted
-from tailrace.sql.dialect import Tailrace
+from tailrace.sql.dialect import tokenize
 from tailrace.sql.results import Result, ResultColumn
 from tailrace.sql.routes.check import CheckedRoute, check_route
-from tailrace.sql.routes.compile import CompiledRoute, compile_for_spark, compile_route
-from tailrace.sql.routes.engines import DUCKDB
-from tailrace.sql.routes.expression import columns_of
+from tailrace.sql.routes.compile import compile_for_spark
+from tailrace.sql.routes.dry_run import DryRunOutcome, dry_run
 from tailrace.sql.statements import AddSourceStatement, DropSourceStatement
 from tailrace.sql.tables.tables import Tables
-from tailrace.wire.routing import ChangeEvent, KeyValue, read_change, route_change
+from tailrace.wire.routing import ChangeEvent, read_change, route_change
 
-_decode_row = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _OPERATIONS: Sequence[Operation] = ("insert", "update", "delete")
 _NO_ID = RouteId(0)
 COLUMNS = (
@@ -97,10 +88,11 @@ class RouteHandler:
             table_name=table.name,
             changes=table.changes,
             operations=operations,
-            where=None if asked.where is None else _text(asked.where),
-            partition_by=tuple(map(_text, asked.partition_by)),
+            where=None if asked.where is None else plain_text(asked.where.text),
+            partition_by=tuple(plain_text(one.text) for one in asked.partition_by),
             payload=asked.payload,
             snapshot=asked.snapshot,
+            dialect=DIALECT,
             sql=compile_for_spark(checked, table, self._limits),
         )
         return route, checked, table
@@ -142,7 +134,7 @@ class RouteHandler:
             begin = read.next_offset
         return records
 
-    async def _in_thread(self, checked: CheckedRoute, table: Table, changes: list[ChangeEvent]) -> "list[DryRunOutcome]":
+    async def _in_thread(self, checked: CheckedRoute, table: Table, changes: list[ChangeEvent]) -> list[DryRunOutcome]:
         if self._dry_runs >= self._limits.queued_queries:
             raise OverloadedError(f"{self._dry_runs} dry runs are waiting, as many as queued_queries allows; try again later")
         loop = asyncio.get_running_loop()
@@ -156,7 +148,7 @@ class RouteHandler:
         self._dry_runs -= 1
 
 
-def _row(route: Route, change: ChangeEvent, outcome: "DryRunOutcome", partitions: int) -> Sequence[object]:
+def _row(route: Route, change: ChangeEvent, outcome: DryRunOutcome, partitions: int) -> Sequence[object]:
     columns = [change.cursor, change.op, msgspec.json.decode(change.key)]
     if change.op not in route.operations:
         return (*columns, "false", None, None)
@@ -179,116 +171,26 @@ def _summary(matches: Sequence[object]) -> str:
     return columns + (f", {failing:,} fail{'s' if failing == 1 else ''}" if failing else "")
 
 
-def _text(tree: exp.Expression) -> str:
-    return tree.unnest().sql(dialect=Tailrace)
+def plain_text(text: str) -> str:
+    """Return an expression without comments, superfluous spaces and the brackets around it, so that equal ones look equal."""
+    tokens = tokenize(text)
+    while _is_enclosed(tokens):
+        tokens = tokens[1:-1]
+    parts = []
+    end = tokens[0].start
+    for token in tokens:
+        parts += [" " if token.start > end else "", text[token.start : token.end + 1]]
+        end = token.end + 1
+    return "".join(parts)
 
 
-class DryRunOutcome(NamedTuple):
-    """The outcome for one change. If it failed, the other fields have no meaning."""
-
-    matches: bool | None
-    failed: bool
-    key_values: Sequence[KeyValue]
-
-
-def dry_run(checked: CheckedRoute, table: Table, changes: Sequence[ChangeEvent], limits: Limits) -> list[DryRunOutcome]:
-    """Return an outcome for each change. Takes up to `query_seconds`, so run it in a thread."""
-    compiled = compile_route(checked.where, checked.keys, DUCKDB, limits)
-    used = {column.name for part in (checked.where, *checked.keys) if part is not None for column in columns_of(part)}
-    return _run(compiled, _arrow(changes, [column for column in table.columns if column.name in used]), limits)
-
-
-def _run(compiled: CompiledRoute, changes: Any, limits: Limits) -> list[DryRunOutcome]:
-    import duckdb
-
-    connection = duckdb.connect(
-        config={
-            "threads": 1,
-            "memory_limit": f"{limits.query_bytes}B",
-            "enable_external_access": False,
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-        }
-    )
-    alarm = Timer(limits.query_seconds, connection.interrupt)
-    alarm.daemon = True
-    alarm.start()
-    try:
-        connection.register("changes", changes)
-        columns = ", ".join([compiled.condition, compiled.failure, *compiled.keys])
-        rows = connection.execute(f"SELECT {columns} FROM changes ORDER BY number").fetchall()  # noqa: S608  written by `compile`
-    except (duckdb.InterruptException, duckdb.OutOfMemoryException) as error:
-        raise QueryLimitError(
-            f"the dry run took more than {limits.query_seconds} s (query_seconds) or {limits.query_bytes} bytes (query_bytes);"
-            " simplify the route"
-        ) from error
-    finally:
-        alarm.cancel()
-        connection.close()
-    return [DryRunOutcome(matches, failed, keys) for matches, failed, *keys in rows]
-
-
-def _arrow(changes: Sequence[ChangeEvent], columns: Sequence[Any]) -> Any:
-    """Return the old and new rows of the changes as an Arrow table."""
-    import pyarrow as pa
-
-    arrays = {"number": pa.array(range(len(changes)), pa.int64())}
-    if columns:
-        image_type = pa.struct([(column.name, _arrow_type(column.type)) for column in columns])
-        reads = [(column.name, _reader(column.type)) for column in columns]
-        for name, images in (("old", [change.old for change in changes]), ("new", [change.new for change in changes])):
-            arrays[name] = pa.array([_image(image, reads) for image in images], image_type)
-    return pa.table(arrays)
-
-
-def _image(image: bytes | None, reads: Sequence[tuple[str, Callable[[Any], object]]]) -> dict[str, object] | None:
-    if image is None:
-        return None
-    try:
-        row = _decode_row(image)
-        return {name: _read(row[name], read) for name, read in reads}
-    except (msgspec.MsgspecError, KeyError, ValueError, ArithmeticError) as error:
-        raise CorruptionError(f"a change event does not match the columns of its table: {error!r}") from error
-
-
-def _read(cell: msgspec.Raw, read: Callable[[Any], object]) -> object:
-    value = msgspec.json.decode(cell)
-    return None if value is None else read(value)
-
-
-def _reader(type_: ColumnType) -> Callable[[Any], object]:
-    match type_.kind:
-        case "decimal":
-            return Decimal
-        case "bytes":
-            return b64decode
-        case "date":
-            return date.fromisoformat
-        case "timestamp":
-            return lambda text: datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
-        case "json":
-            return lambda value: msgspec.json.encode(value).decode()
-        case "list":
-            read = _reader(type_.element or type_)
-            return lambda items: [None if item is None else read(item) for item in items]
-    return lambda value: value
-
-
-def _arrow_type(type_: ColumnType) -> Any:
-    import pyarrow as pa
-
-    match type_.kind:
-        case "decimal" if type_.precision is not None and type_.precision <= 38:
-            return pa.decimal128(type_.precision, type_.scale or 0)
-        case "list":
-            return pa.list_(_arrow_type(type_.element or type_))
-    return {
-        "boolean": pa.bool_(),
-        "smallint": pa.int16(),
-        "integer": pa.int32(),
-        "bigint": pa.int64(),
-        "double": pa.float64(),
-        "bytes": pa.binary(),
-        "date": pa.date32(),
-        "timestamp": pa.timestamp("us"),
-    }.get(type_.kind, pa.string())
+def _is_enclosed(tokens: Sequence[Token]) -> bool:
+    """Return whether the first bracket closes at the end."""
+    if len(tokens) < 3 or tokens[0].token_type is not TokenType.L_PAREN:
+        return False
+    depth = 0
+    for at, token in enumerate(tokens):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth == 0:
+            return at == len(tokens) - 1
+    return False

@@ -1,119 +1,127 @@
-"""One query from its tree to its result: planned on the event loop, run in a thread, stopped from any thread."""
+"""One query from its parse tree to its result: prepared on the event loop, planned and run in a thread, stopped from any."""
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-
-from sqlglot import exp
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from datetime import UTC, datetime
+from typing import Protocol
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.scan import TopicScan
-from tailrace.model.errors import SqlError, TailraceError
+from tailrace.model.clock import Clock
+from tailrace.model.errors import TailraceError, UnsupportedSqlError
 from tailrace.model.limits import Limits
 from tailrace.model.table import CHANGES_PREFIX
-from tailrace.sql.parameters import Parameters, by_name
-from tailrace.sql.results import Result, ResultStream
-from tailrace.sql.select.sources import NamedSource, QuerySource, constants_query, resolve, scan_bounds
-from tailrace.sql.select.system import NAMESPACE, SYSTEM_TABLES, SystemRelation
-from tailrace.sql.select.tables import ReadTables, read_table
+from tailrace.sql.analysis.queries import RelationColumn
+from tailrace.sql.analysis.types import of_column, to_column
+from tailrace.sql.parameters import Parameters, in_order
+from tailrace.sql.results import Result, ResultColumn, ResultStream
+from tailrace.sql.select.fast_point_select import PointSelects
+from tailrace.sql.select.plan import FoundRelation, QueryPlan, QueryPlanner, names_in, sql_type_of
+from tailrace.sql.select.sources import scan_bounds
+from tailrace.sql.select.system import NAMESPACE, SYSTEM_TABLES, ReadRows, SystemRelation
+from tailrace.sql.select.tables import RowReader, TableRelation
 from tailrace.sql.select.topics import HIDDEN_COLUMNS, TOPIC_COLUMNS, FieldReader, TopicRelation
-from tailrace.sql.select.translate import to_duckdb, with_constants
 from tailrace.sql.select.worker_protocol import Relation
 from tailrace.sql.select.workers import WorkerPool, WorkerProcess
 from tailrace.sql.statements import Query
-from tailrace.sql.syntax_trees import with_column_names, with_position
+from tailrace.sql.tables.jobs import RowSource
 
 _COPIES = 3
 """Rows are in memory as they come from DuckDB, as values, and encoded, for a short time all at once."""
+_JSON_TEXTS = ("key", "value")
 
 
-class QueryPlanner:
-    """Prepares queries to run. Lives as long as the server."""
+class ReadTables(Protocol):
+    """The rows of tables; see `sql.tables`."""
 
-    def __init__(self, broker: Broker, tables: ReadTables, limits: Limits, workers: WorkerPool | None = None) -> None:
+    def snapshot(self, is_cancelled: Callable[[], bool]) -> AbstractContextManager[RowReader]: ...
+
+
+class QuerySources:
+    """What queries read: looks up names on the event loop, with a view of the topics as of now. Lives as long as the server."""
+
+    def __init__(
+        self, broker: Broker, tables: ReadTables, clock: Clock, limits: Limits, workers: WorkerPool | None = None
+    ) -> None:
         """Worker processes that are passed in are closed by their owner."""
         self._broker = broker
-        self._tables = tables
-        self._limits = limits
-        self._workers = workers or WorkerPool(limits)
+        self._clock = clock
+        self.tables = tables
+        self.limits = limits
+        self.workers = workers or WorkerPool(limits)
         self._owns_workers = workers is None
         self.read_fields = FieldReader()
 
-    async def prepare(self, query: Query, params: Parameters, answer: ReadAnswer) -> "QueryExecution":
-        """Look up everything that the query names, with a view of the topics as of now."""
-        tree = with_constants(with_column_names(query.tree), by_name(query, params), self._limits)
-        sources = resolve(tree, self._find, lambda: tables_and_topics(self._broker))
+    def prepare(self, query: Query, params: Parameters, answer: ReadAnswer) -> "QueryExecution":
+        """Look up everything that the query names."""
+        values = in_order(query, params)
+        named, changes = names_in(query, values)
+        found = {name: relation for name in named if (relation := self._find(name)) is not None}
         views: dict[str, TopicScan] = {}
-        relations: dict[str, Relation] = {}
-        for source in sources:
-            named = source.named
-            if named.kind in ("topic", "changes"):
-                topic = named.name if named.kind == "topic" else CHANGES_PREFIX + named.name
-                views[source.relation] = self._broker.scanner.view(topic)
-            elif named.kind == "system":
-                table = SYSTEM_TABLES[named.name]
-                relations[source.relation] = SystemRelation(table, table.read(self._broker))
-        # Read after the views of topics are taken, so that the row of every record that the query sees exists.
-        for source in sources:
-            if source.named.kind == "table" and source.named.table is not None:
-                relations[source.relation] = await read_table(
-                    self._tables, source.named.table, source.columns, source.where, self._limits
-                )
-        return QueryExecution(
-            query,
-            tree,
-            sources,
-            relations,
-            views,
-            self._limits,
-            self._workers,
-            self.read_fields,
-            answer,
-        )
+        system: dict[str, ReadRows] = {}
+        for name, relation in found.items():
+            if relation.kind == "topic":
+                views[relation.name] = self._broker.scanner.view(relation.name)
+            elif relation.kind == "system":
+                system[relation.name] = SYSTEM_TABLES[relation.name].read(self._broker)
+            elif name in changes:
+                views[relation.name] = self._broker.scanner.view(CHANGES_PREFIX + relation.name)
+        # For suggestions if a name is not found.
+        names = () if len(found) == len(named) else tuple(tables_and_topics(self._broker))
+        now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
+        planner = QueryPlanner(query, values, found, names, now, self.limits)
+        return QueryExecution(query, planner, views, system, self, answer)
 
     def close(self) -> None:
         if self._owns_workers:
-            self._workers.close()
+            self.workers.close()
 
-    def _find(self, name: str) -> NamedSource | None:
+    def _find(self, name: str) -> FoundRelation | None:
         namespace, _, rest = name.lower().partition(".")
         if namespace == NAMESPACE:
             if rest not in SYSTEM_TABLES:
-                raise SqlError(
-                    f"there is no table {name!r}; use {', '.join(f'{NAMESPACE}.{table}' for table in SYSTEM_TABLES)}"
-                )
-            return NamedSource("system", rest, list(SYSTEM_TABLES[rest].columns))
+                return None
+            columns = [RelationColumn(column, sql_type_of(kind)) for column, kind in SYSTEM_TABLES[rest].columns.items()]
+            return FoundRelation("system", rest, columns)
         table = self._broker.tables.find(name)
         if table is not None:
-            return NamedSource("table", table.name, [column.name for column in table.columns], table=table)
+            columns = [
+                RelationColumn(column.name, of_column(column.type), is_key=column.name in table.primary_key)
+                for column in table.columns
+            ]
+            return FoundRelation("table", table.name, columns, table)
         live = self._broker.topics.find(name)
-        return None if live is None else NamedSource("topic", live.topic.name, list(TOPIC_COLUMNS), list(HIDDEN_COLUMNS))
+        return None if live is None else FoundRelation("topic", live.topic.name, _TOPIC_RELATION)
+
+
+_TOPIC_RELATION = [
+    *(RelationColumn(name, sql_type_of(kind), is_json_text=name in _JSON_TEXTS) for name, kind in TOPIC_COLUMNS.items()),
+    *(RelationColumn(name, sql_type_of(kind), is_hidden=True) for name, kind in HIDDEN_COLUMNS.items()),
+]
 
 
 class QueryExecution:
     def __init__(
         self,
         query: Query,
-        tree: exp.Expr,
-        sources: Sequence[QuerySource],
-        relations: Mapping[str, Relation],
+        planner: QueryPlanner,
         views: Mapping[str, TopicScan],
-        limits: Limits,
-        workers: WorkerPool,
-        read_fields: FieldReader,
+        system: Mapping[str, ReadRows],
+        sources: QuerySources,
         answer: ReadAnswer,
     ) -> None:
         self._answer = answer
         self._loop = asyncio.get_running_loop()
         self._query = query
-        self._tree = tree
-        self._sources = sources
-        self._relations = relations
+        self._planner = planner
         self._views = views
-        self._limits = limits
-        self._workers = workers
-        self._read_fields = read_fields
+        self._system = system
+        self._sources = sources
+        self._limits = sources.limits
+        self._workers = sources.workers
         self._lock = threading.Lock()
         self._worker: WorkerProcess | None = None
         self._stopped_by: TailraceError | None = None
@@ -123,19 +131,53 @@ class QueryExecution:
 
         `on_start` is called when it starts. With `out`, all rows go there instead of the result.
         """
+        plan = self._planner.plan(None if out is not None else self._limits.query_rows + 1)
+        with ExitStack() as stack:
+            reader = None
+            if any(scan.relation.kind == "table" for scan in plan.scans):
+                reader = stack.enter_context(self._sources.tables.snapshot(lambda: self._stopped_by is not None))
+            return self._run(plan, reader, on_start, out)
+
+    def run_in_transaction(self, rows: RowSource) -> Result:
+        """Run the query over the rows that a transaction sees, in the thread of the transaction."""
+        plan = self._planner.plan(self._limits.query_rows + 1)
+        if any(scan.relation.kind != "table" for scan in plan.scans):
+            raise UnsupportedSqlError(
+                "a transaction can only read tables; query topics outside of the transaction",
+                self._query.line,
+                self._query.column,
+            )
+        return self._run(plan, rows, lambda: None, None, rows.check)
+
+    def _run(
+        self,
+        plan: QueryPlan,
+        reader: RowReader | None,
+        on_start: Callable[[], None],
+        out: ResultStream | None,
+        check: Callable[[], None] | None = None,
+    ) -> Result:
         try:
-            return self._run(on_start, out)
+            worker = self._workers.take()
+            with self._lock:
+                self._worker = worker
+                if self._stopped_by is not None:
+                    raise self._stopped_by
+            worker.wait()
+            on_start()
+            relations = self._relations(plan, reader, worker)
+            columns = [ResultColumn(name, to_column(kind)) for name, kind in zip(plan.names, plan.types, strict=True)]
+            return worker.run(plan.text, relations, columns, plan.types, out, self._keep, check)
         except TailraceError as error:
             if self._stopped_by is not None:
                 raise self._stopped_by from error
-            known = (column for _, named, *_ in self._sources for column in (*named.columns, *named.hidden))
-            raise with_position(error, [self._query.tree], known) from error
+            raise
         finally:
             with self._lock:
-                worker, self._worker = self._worker, None
+                taken, self._worker = self._worker, None
                 was_stopped = self._stopped_by is not None
-            if worker is not None:
-                self._workers.release(worker, was_stopped=was_stopped)
+            if taken is not None:
+                self._workers.release(taken, was_stopped=was_stopped)
 
     def stop(self, why: TailraceError) -> None:
         """Make the query fail with this error, unless it has ended. May be called from any thread."""
@@ -150,35 +192,49 @@ class QueryExecution:
             if self._worker is not None:
                 self._worker.interrupt()
 
-    def _run(self, on_start: Callable[[], None], out: ResultStream | None) -> Result:
-        worker = self._workers.take()
-        with self._lock:
-            self._worker = worker
-            if self._stopped_by is not None:
-                raise self._stopped_by
-        worker.wait()
-        on_start()
-        relations = {**self._relations, **self._topics(worker)}
-        most_rows = None if out is not None else self._limits.query_rows + 1
-        text = to_duckdb(self._tree, most_rows)
-        return worker.run(text, relations, out, lambda size: self._answer.keep_from_thread(_COPIES * size, self._loop))
+    def _keep(self, size: int) -> None:
+        self._answer.keep_from_thread(_COPIES * size, self._loop)
 
-    def _topics(self, worker: WorkerProcess) -> dict[str, Relation]:
-        sources = [source for source in self._sources if source.relation in self._views]
-        found = [condition for source in sources for condition in source.conditions]
-        left = iter(worker.constants(constants_query(found)) if found else ())
+    def _relations(self, plan: QueryPlan, reader: RowReader | None, worker: WorkerProcess) -> dict[str, Relation]:
+        """Return what the query reads, by the names that DuckDB knows."""
+        asked = [bounds.question.removeprefix("SELECT ") for bounds in plan.bounds if bounds.question is not None]
+        count = sum(bounds.asked for bounds in plan.bounds)
+        answers = iter(worker.constants(f"SELECT {', '.join(asked)}", count) if asked else ())
         relations: dict[str, Relation] = {}
-        for source in sources:
-            known = [next(left) for condition in source.conditions for _ in condition.constants]
-            relations[source.relation] = TopicRelation(
-                self._views[source.relation],
-                source.columns,
-                scan_bounds(source.conditions, known),
-                self._limits,
-                self._read_fields,
-                self._answer,
-            )
+        for scan, bounds in zip(plan.scans, plan.bounds, strict=True):
+            values = [next(answers) for _ in range(bounds.asked)]
+            if scan.relation.kind == "system":
+                relations[scan.name] = SystemRelation(SYSTEM_TABLES[scan.relation.name], self._system[scan.relation.name])
+            elif scan.relation.kind == "table" and scan.relation.table is not None and reader is not None:
+                relations[scan.name] = TableRelation(reader, scan.relation.table, scan.columns, scan.where)
+            else:
+                found = list(bounds.answered(values))
+                relations[scan.name] = TopicRelation(
+                    self._views[scan.relation.name],
+                    scan.columns,
+                    scan_bounds(found),
+                    self._limits,
+                    self._sources.read_fields,
+                    self._answer,
+                )
         return relations
+
+
+class QueryInTransaction:
+    """A query between BEGIN and COMMIT, which runs in the writer's thread."""
+
+    def __init__(self, execution: QueryExecution, query: Query, points: PointSelects, params: Parameters) -> None:
+        self.text = query.text
+        self._execution = execution
+        self._query = query
+        self._points = points
+        self._params = params
+
+    def run(self, rows: RowSource) -> Result:
+        point = self._points.bind(self._query, self._params)
+        if point is not None:
+            return point.result([row for part in rows.read(point.sql, point.values) for row in part])
+        return self._execution.run_in_transaction(rows)
 
 
 def tables_and_topics(broker: Broker) -> Iterable[str]:

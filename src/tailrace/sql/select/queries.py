@@ -1,38 +1,54 @@
-"""Runs queries over topics, `system.*` and change feeds, joined with tables.
+"""Runs queries over tables, topics, `system.*` and change feeds.
 
-Names are looked up on the event loop, where a query also gets its view of the topics. DuckDB then runs in a process of its own
-and requests the rows that it needs. One of a few threads reads and decodes them, without the interpreter's lock where possible,
-so that producers and consumers are served meanwhile. A query is stopped when it takes too long or its caller has gone. Short
-queries do not wait for long ones (`sql/query_scheduler.py`).
+Names are looked up on the event loop, where a query also gets its view of the topics. It is then planned in one of a few
+threads. DuckDB runs it in a process of its own and requests the rows that it needs, which the thread reads and decodes, without
+the interpreter's lock where possible, so that producers and consumers are served meanwhile. A query is stopped when it takes
+too long or its caller has gone. Short queries do not wait for long ones (`sql/query_scheduler.py`). A row by its key is read
+without all that (`fast_point_select.py`).
 
 Arrow is loaded by the first query, in a thread, so that the server starts without it.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
+from tailrace.model.clock import Clock
 from tailrace.model.errors import QueryLimitError, StoreClosedError, TailraceError
 from tailrace.model.limits import Limits
 from tailrace.sql.parameters import Parameters
 from tailrace.sql.query_scheduler import QueryScheduler, QuerySlot
 from tailrace.sql.results import Result, ResultStream, StreamSlots
+from tailrace.sql.select.fast_point_select import PointSelects
 from tailrace.sql.statements import Query
+from tailrace.sql.tables.readers import StoredRows, TableSnapshot
+from tailrace.sql.tables.values import StoredValue
 
 if TYPE_CHECKING:
-    from tailrace.sql.select.execution import QueryExecution, QueryPlanner
-    from tailrace.sql.select.tables import ReadTables
+    from tailrace.sql.select.execution import QueryExecution, QueryInTransaction, QuerySources
     from tailrace.sql.select.workers import WorkerPool
 
 
-class TopicQueries:
-    def __init__(self, broker: Broker, tables: "ReadTables", limits: Limits, workers: "WorkerPool | None" = None) -> None:
+class QueryTables(Protocol):
+    """The rows of tables; see `sql.tables`."""
+
+    async def read_rows(self, sql: str, values: Sequence[StoredValue]) -> StoredRows: ...
+    def snapshot(self, is_cancelled: Callable[[], bool]) -> AbstractContextManager[TableSnapshot]: ...
+
+
+class QueryRunner:
+    def __init__(
+        self, broker: Broker, tables: QueryTables, clock: Clock, limits: Limits, workers: "WorkerPool | None" = None
+    ) -> None:
         self._broker = broker
         self._tables = tables
+        self._clock = clock
+        self._points = PointSelects(broker.tables.find)
         self._limits = limits
         self._workers = workers
         self._threads = ThreadPoolExecutor(2 * limits.query_threads, "tailrace-select")
@@ -41,11 +57,14 @@ class TopicQueries:
         """Threads for streams only, because they wait for their clients and would block other queries."""
         self._stream_slots = StreamSlots(limits)
         self._running: set[QueryExecution] = set()
-        self._planner: QueryPlanner | None = None
+        self._sources: QuerySources | None = None
         self._is_closed = False
 
     async def run(self, query: Query, params: Parameters, answer: ReadAnswer | None = None) -> Result:
         """Return all rows, up to `query_rows`, within the memory budget of `answer`. Cancel the task to stop it."""
+        point = self._points.bind(query, params)
+        if point is not None:
+            return point.result(await self._tables.read_rows(point.sql, point.values))
         return await self._scheduler.run(
             lambda slot: self._attempt(slot, query, params, answer or self._broker.answers.answer())
         )
@@ -59,6 +78,13 @@ class TopicQueries:
         async with self._stream_slots.slot():
             await self._answered(await self._prepared(query, params, answer), self._streaming, out)
 
+    async def in_transaction(self, query: Query, params: Parameters, answer: ReadAnswer) -> "QueryInTransaction":
+        """Return the query for the writer's thread, in which it sees what its transaction has written."""
+        execution = await self._prepared(query, params, answer)
+        from tailrace.sql.select.execution import QueryInTransaction
+
+        return QueryInTransaction(execution, query, self._points, params)
+
     def close(self) -> None:
         """Stop the running queries, accept no more, and wait for the threads."""
         self._is_closed = True
@@ -66,20 +92,20 @@ class TopicQueries:
             execution.stop(_closing())
         for threads in (self._threads, self._streaming):
             threads.shutdown(wait=True, cancel_futures=True)
-        if self._planner is not None:
-            self._planner.close()
+        if self._sources is not None:
+            self._sources.close()
 
     async def _prepared(self, query: Query, params: Parameters, answer: ReadAnswer) -> "QueryExecution":
         if self._is_closed:
             raise _closing()
-        if self._planner is None:
-            self._planner = await asyncio.get_running_loop().run_in_executor(self._threads, self._load)
-        return await self._planner.prepare(query, params, answer)
+        if self._sources is None:
+            self._sources = await asyncio.get_running_loop().run_in_executor(self._threads, self._load)
+        return self._sources.prepare(query, params, answer)
 
-    def _load(self) -> "QueryPlanner":
-        from tailrace.sql.select.execution import QueryPlanner
+    def _load(self) -> "QuerySources":
+        from tailrace.sql.select.execution import QuerySources
 
-        return QueryPlanner(self._broker, self._tables, self._limits, self._workers)
+        return QuerySources(self._broker, self._tables, self._clock, self._limits, self._workers)
 
     async def _answered(
         self,

@@ -1,58 +1,51 @@
-"""The sources of a query: tables, topics, system tables and change feeds, with the columns and rows that it can need of them.
+"""Which rows and columns of its sources a query can need.
 
-Every occurrence of a name becomes a relation of its own in DuckDB (`scan_1`, `scan_2` ...), because each may need other rows.
-The tree is changed to name these relations, so that no other table can be reached.
+They come from conditions of its WHERE and of its joins such as `column = constant`, joined by AND. DuckDB still checks every
+row, so what is read may be too much but never too little.
 
-Bounds say which records of a topic a query can need, so that the others are not read. They come from conditions of the WHERE
-such as `column = constant`, joined by AND, on `partition`, `offset`, `cursor` and `timestamp`. DuckDB still checks every row,
-so bounds may be too wide but never too narrow. DuckDB evaluates the constants in the transaction of the query, so that `now()`
-means one time.
+For a topic, conditions on `partition`, `offset`, `cursor` and `timestamp` become bounds, so that other records are not read.
+Their constants may be computed, as in `now() - interval '1 hour'`; then DuckDB evaluates them first. For a table, conditions on
+columns of plain types become conditions of the statement that reads it from SQLite.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import UTC, date, datetime
 from typing import Literal, NamedTuple
 
-from sqlglot import exp, parse_one
-
-from tailrace.model.errors import SqlError, UnknownTableError
-from tailrace.model.suggestions import did_you_mean
-from tailrace.model.table import Table
-from tailrace.sql.select.tables import META_COLUMNS, TOPIC_COLUMNS_READ, can_push, changes_sql
-from tailrace.sql.syntax_trees import is_cte, name_of, position_of
+from tailrace.sql.analysis.errors import AnalysisError
+from tailrace.sql.analysis.input_texts import read_text
+from tailrace.sql.analysis.tree import (
+    AnalyzedQuery,
+    AnyOrAll,
+    ArrayItem,
+    ArrayOf,
+    Call,
+    Cast,
+    ColumnReference,
+    Constant,
+    CurrentTime,
+    Expression,
+    FromItem,
+    InList,
+    Join,
+    Logical,
+    NamedRelation,
+    Parameter,
+    Select,
+)
+from tailrace.sql.analysis.types import INTEGERS, TEXTS
+from tailrace.sql.duckdb.render import DuckDbRenderer
 
 ScanColumn = Literal["partition", "offset", "cursor", "timestamp"]
-BoundSide = Literal["low", "high", "one_of"]
+Comparison = Literal["=", "<", "<=", ">", ">=", "in"]
 
-_FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.GT: exp.LT,
-    exp.GTE: exp.LTE,
-    exp.LT: exp.GT,
-    exp.LTE: exp.GTE,
-    exp.EQ: exp.EQ,
-}
-_SIDES: dict[type[exp.Expr], tuple[BoundSide, ...]] = {
-    exp.GT: ("low",),
-    exp.GTE: ("low",),
-    exp.LT: ("high",),
-    exp.LTE: ("high",),
-    exp.EQ: ("low", "high"),
-}
-_CONSTANT_PARTS = (
-    exp.Literal,
-    exp.Neg,
-    exp.Paren,
-    exp.Cast,
-    exp.DataType,
-    exp.DataTypeParam,
-    exp.Interval,
-    exp.Var,
-    exp.Add,
-    exp.Sub,
-    exp.Mul,
-    exp.CurrentTimestamp,
-    exp.CurrentDate,
+_FLIPPED: dict[str, Comparison] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_TIMES = ("timestamptz", "timestamp", "date")
+_PURE = frozenset(
+    ("+", "-", "*", "/", "now", "transaction_timestamp", "statement_timestamp", "date_trunc", "to_timestamp", "make_interval")
 )
-
+"""Operators and functions whose value depends on their arguments and the time of the query alone."""
 
 SCAN_COLUMNS: Mapping[str, ScanColumn] = {
     "partition": "partition",
@@ -63,7 +56,6 @@ SCAN_COLUMNS: Mapping[str, ScanColumn] = {
 """The columns of a topic for which there are bounds."""
 CHANGE_SCAN_COLUMNS: Mapping[str, ScanColumn] = {"_commit_version": "cursor", "_commit_timestamp": "timestamp"}
 """The columns of the changes of a table for which there are bounds."""
-CHANGES_FUNCTION = "table_changes"
 
 
 class ValueRange(NamedTuple):
@@ -82,65 +74,222 @@ class ScanBounds(NamedTuple):
     timestamps: ValueRange = ValueRange()
 
 
+class ColumnCondition(NamedTuple):
+    """A comparison of a column with constants: with one, or for `in` with any number."""
+
+    column: str
+    comparison: Comparison
+    constants: Sequence[Expression]
+
+
+class SourceUse(NamedTuple):
+    """What a query uses of one of its sources."""
+
+    columns: set[str]
+    conditions: list[ColumnCondition]
+
+
+def uses_of(query: AnalyzedQuery, relations: Sequence[NamedRelation]) -> dict[int, SourceUse]:
+    """Return what the query uses of each of its relations, by their numbers."""
+    uses = {relation.number: SourceUse(set(), []) for relation in relations}
+    for node in _nodes(query):
+        if isinstance(node, ColumnReference):
+            if node.relation in uses:
+                uses[node.relation].columns.add(node.column)
+        elif isinstance(node, Select):
+            for numbers, term in _terms(node):
+                _note(term, numbers, uses)
+    return uses
+
+
+def _nodes(root: object) -> Iterator[object]:
+    """Yield all parts of a query, with its subqueries."""
+    waiting = [root]
+    seen: set[int] = set()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list | tuple):
+            waiting.extend(node)
+        elif is_dataclass(node) and id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            waiting.extend(getattr(node, field.name) for field in fields(node))
+
+
+def _terms(query: Select) -> Iterator[tuple[frozenset[int], Expression]]:
+    """Yield conditions with the relations whose rows are not needed unless they meet them."""
+    everything = frozenset(number for item in query.sources for number in _numbers(item))
+    for term in _flattened(query.where):
+        yield everything, term
+    for item in query.sources:
+        yield from _join_terms(item)
+
+
+def _join_terms(item: FromItem) -> Iterator[tuple[frozenset[int], Expression]]:
+    if not isinstance(item, Join):
+        return
+    yield from _join_terms(item.left)
+    yield from _join_terms(item.right)
+    numbers = [
+        number
+        for side, kinds in ((item.left, ("inner", "right")), (item.right, ("inner", "left")))
+        if item.kind in kinds
+        for number in _numbers(side)
+    ]
+    for term in _flattened(item.condition):
+        yield frozenset(numbers), term
+
+
+def _numbers(item: FromItem) -> Iterator[int]:
+    if isinstance(item, Join):
+        yield from _numbers(item.left)
+        yield from _numbers(item.right)
+    elif isinstance(item, NamedRelation):
+        yield item.number
+
+
+def _flattened(condition: Expression | None) -> Iterator[Expression]:
+    if isinstance(condition, Logical) and condition.operator == "and":
+        for part in condition.arguments:
+            yield from _flattened(part)
+    elif condition is not None:
+        yield condition
+
+
+def _note(term: Expression, numbers: frozenset[int], uses: Mapping[int, SourceUse]) -> None:
+    found = _compared(term)
+    if found is not None and found[0].relation in numbers and found[0].relation in uses:
+        column, comparison, constants = found
+        uses[column.relation].conditions.append(ColumnCondition(column.column, comparison, constants))
+
+
+def _compared(term: Expression) -> tuple[ColumnReference, Comparison, Sequence[Expression]] | None:
+    if isinstance(term, Call) and term.signature.name in _FLIPPED and len(term.arguments) == 2:
+        left, right = term.arguments
+        name = term.signature.name
+        if isinstance(left, ColumnReference) and is_constant(right):
+            return left, _FLIPPED[_FLIPPED[name]], [right]
+        if isinstance(right, ColumnReference) and is_constant(left):
+            return right, _FLIPPED[name], [left]
+    if isinstance(term, InList) and not term.is_negated:
+        parts = [_compared(one) for one in term.comparisons]
+        found = [part for part in parts if part is not None and part[1] == "="]
+        if found and len(found) == len(term.comparisons) and len({(one.relation, one.column) for one, *_ in found}) == 1:
+            return found[0][0], "in", [constants[0] for *_, constants in found]
+    if isinstance(term, AnyOrAll) and not term.is_all and isinstance(term.left, ColumnReference):
+        comparison = term.comparison
+        if (
+            isinstance(comparison, Call)
+            and comparison.signature.name == "="
+            and comparison.arguments[0] is term.left
+            and isinstance(comparison.arguments[1], ArrayItem)
+        ):
+            if isinstance(term.array, ArrayOf) and all(map(is_constant, term.array.items)):
+                return term.left, "in", term.array.items
+            if isinstance(term.array, Parameter):
+                return term.left, "in", [term.array]
+    return None
+
+
+def is_constant(expression: Expression) -> bool:
+    """Return whether the expression has the same value for all rows, whenever it is evaluated."""
+    return all(
+        isinstance(part, Constant | Parameter | CurrentTime | Cast) or (isinstance(part, Call) and part.signature.name in _PURE)
+        for part in expression.walk()
+    )
+
+
+class UnknownValueError(Exception):
+    """The value of a constant expression is not known before it is computed."""
+
+
+def value_of(expression: Expression, parameters: Sequence[object]) -> object:
+    """Return the value of a constant or parameter, in Python's type. Raises `UnknownValueError` if it has to be computed."""
+    if isinstance(expression, Constant):
+        return expression.value
+    if isinstance(expression, Parameter):
+        value = parameters[expression.number - 1]
+        if isinstance(value, str) and expression.type.name not in TEXTS:
+            try:
+                return read_text(value, expression.type)
+            except AnalysisError:
+                raise UnknownValueError from None
+        return value
+    if (
+        isinstance(expression, Cast)
+        and expression.type.name in INTEGERS
+        and expression.argument.type.name in INTEGERS
+        and not expression.is_explicit
+    ):
+        return value_of(expression.argument, parameters)
+    raise UnknownValueError
+
+
 class ScanCondition(NamedTuple):
-    """A comparison of a column with constants. `one_of` has at least one constant, the others exactly one."""
+    """A condition on a scan column."""
 
     column: ScanColumn
-    side: BoundSide
-    constants: Sequence[exp.Expr]
+    comparison: Comparison
+    constants: Sequence[Expression]
 
 
-def scan_conditions(where: exp.Expr, scan_column: Callable[[exp.Column], ScanColumn | None]) -> Iterator[ScanCondition]:
-    """Return the conditions that every row of the source must meet.
-
-    `scan_column` returns the scan column of a column, if it is one.
-    """
-    for term in where.flatten() if isinstance(where, exp.And) else (where,):
-        term = term.unnest()
-        if isinstance(term, exp.And):
-            yield from scan_conditions(term, scan_column)
-        elif isinstance(term, exp.Between) and not term.args.get("symmetric"):
-            yield from _compared(term.this, ("low",), term.args["low"], scan_column)
-            yield from _compared(term.this, ("high",), term.args["high"], scan_column)
-        elif isinstance(term, exp.In) and term.expressions and isinstance(term.this, exp.Column):
-            column = scan_column(term.this)
-            if column is not None and all(map(is_constant, term.expressions)):
-                yield ScanCondition(column, "one_of", term.expressions)
-        elif type(term) in _SIDES:
-            if is_constant(term.expression):
-                yield from _compared(term.this, _SIDES[type(term)], term.expression, scan_column)
-            else:
-                yield from _compared(term.expression, _SIDES[_FLIPPED[type(term)]], term.this, scan_column)
+def scan_conditions(found: Sequence[ColumnCondition], columns: Mapping[str, ScanColumn]) -> list[ScanCondition]:
+    """Return the conditions on scan columns whose constants are of the right type."""
+    return [
+        ScanCondition(columns[condition.column], condition.comparison, condition.constants)
+        for condition in found
+        if condition.column in columns
+        and all(
+            one.type.name in (_TIMES if columns[condition.column] == "timestamp" else INTEGERS) for one in condition.constants
+        )
+    ]
 
 
-def is_constant(tree: exp.Expr) -> bool:
-    """Return whether the expression has the same value for all rows, whenever it is evaluated."""
-    return all(isinstance(node, _CONSTANT_PARTS) for node in tree.walk())
+class BoundValues:
+    """The values of the constants of scan conditions: those that are known, and a question for the others."""
+
+    def __init__(self, conditions: Sequence[ScanCondition], parameters: Sequence[object], renderer: DuckDbRenderer) -> None:
+        self._conditions = conditions
+        self._known: list[int | None] = []
+        self._asked: list[int] = []
+        texts = []
+        for condition in conditions:
+            for constant in condition.constants:
+                try:
+                    value = _number(value_of(constant, parameters))
+                except UnknownValueError:
+                    value = None
+                    self._asked.append(len(self._known))
+                    texts.append(_question(condition.column, renderer.expression(constant)))
+                self._known.append(value)
+        self.question = f"SELECT {', '.join(texts)}" if texts else None
+        """The query for the values that are not known, in one row; null for those without a value."""
+        self.asked = len(self._asked)
+
+    def answered(self, values: Sequence[int | None]) -> Iterator[tuple[ScanCondition, list[int | None]]]:
+        """Yield the conditions with the values of their constants, given the answer to the question."""
+        for at, value in zip(self._asked, values, strict=True):
+            self._known[at] = value
+        left = iter(self._known)
+        for condition in self._conditions:
+            yield condition, [next(left) for _ in condition.constants]
 
 
-def constants_query(found: Sequence[ScanCondition]) -> str:
-    """Return a query for the values of all constants of these conditions, in one row; null for those without a value."""
-    asked = [_asked(condition.column, constant) for condition in found for constant in condition.constants]
-    return f"SELECT {', '.join(asked)}"
-
-
-def scan_bounds(found: Sequence[ScanCondition], answers: Sequence[int | None]) -> ScanBounds:
-    """Return the bounds that all conditions imply together, given the row of `constants_query`."""
-    left = iter(answers)
+def scan_bounds(found: Sequence[tuple[ScanCondition, Sequence[int | None]]]) -> ScanBounds:
+    """Return the bounds that all conditions imply together."""
     spans: dict[str, ValueRange] = {}
     partitions: frozenset[int] | None = None
-    for condition in found:
-        values = [next(left) for _ in condition.constants]
+    for (column, comparison, _), values in found:
         known = [value for value in values if value is not None]
         if len(known) < len(values):
             continue
         low, high = min(known), max(known)
-        if condition.side == "one_of" and condition.column == "partition":
+        if comparison == "in" and column == "partition":
             partitions = frozenset(known) if partitions is None else partitions & frozenset(known)
-        spans[condition.column] = _narrowed(
-            spans.get(condition.column, ValueRange()),
-            low if condition.side in ("low", "one_of") else None,
-            high if condition.side in ("high", "one_of") else None,
+        spans[column] = _narrowed(
+            spans.get(column, ValueRange()),
+            low if comparison in ("=", "in", ">", ">=") else None,
+            high if comparison in ("=", "in", "<", "<=") else None,
         )
     return ScanBounds(
         _within(partitions, spans.get("partition", ValueRange())),
@@ -150,18 +299,17 @@ def scan_bounds(found: Sequence[ScanCondition], answers: Sequence[int | None]) -
     )
 
 
-def _compared(
-    tree: exp.Expr, sides: Sequence[BoundSide], constant: exp.Expr, scan_column: Callable[[exp.Column], ScanColumn | None]
-) -> Iterator[ScanCondition]:
-    column = scan_column(tree) if isinstance(tree, exp.Column) else None
-    if column is not None and is_constant(constant):
-        for side in sides:
-            yield ScanCondition(column, side, (constant,))
+def _number(value: object) -> int | None:
+    """Return an integer, or the microseconds of a time, which is in UTC if it says nothing else."""
+    if isinstance(value, date):
+        moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day, tzinfo=UTC)
+        since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+        return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    return value if isinstance(value, int) else None
 
 
-def _asked(column: ScanColumn, constant: exp.Expr) -> str:
-    text = constant.sql(dialect="duckdb")
-    return f"TRY(epoch_us(CAST({text} AS TIMESTAMP)))" if column == "timestamp" else f"TRY(CAST({text} AS BIGINT))"
+def _question(column: ScanColumn, text: str) -> str:
+    return f"epoch_us(CAST({text} AS TIMESTAMP))" if column == "timestamp" else f"CAST({text} AS BIGINT)"
 
 
 def _narrowed(span: ValueRange, low: int | None, high: int | None) -> ValueRange:
@@ -181,193 +329,3 @@ def _milliseconds(micros: ValueRange) -> ValueRange:
     return ValueRange(
         None if micros.low is None else micros.low // 1000, None if micros.high is None else -(-micros.high // 1000)
     )
-
-
-SourceKind = Literal["topic", "system", "table", "changes"]
-
-
-class NamedSource(NamedTuple):
-    """What a name refers to."""
-
-    kind: SourceKind
-    name: str
-    columns: Sequence[str]
-    """The columns of `SELECT *`."""
-    hidden: Sequence[str] = ()
-    """Columns that `SELECT *` does not return, but a query may name."""
-    table: Table | None = None
-
-
-class QuerySource(NamedTuple):
-    relation: str
-    named: NamedSource
-    columns: Sequence[str]
-    """The columns that the query can need; for changes, those of the change topic."""
-    conditions: Sequence[ScanCondition]
-    """Conditions on scan columns; for changes, on those of the change topic."""
-    where: Sequence[exp.Expr]
-    """Conditions on columns of a table."""
-
-
-FindSource = Callable[[str], NamedSource | None]
-ListNames = Callable[[], Iterable[str]]
-"""Returns the names that a query could use."""
-
-
-def resolve(tree: exp.Expr, find: FindSource, names: ListNames = lambda: ()) -> list[QuerySource]:
-    """Return all sources, and replace them by their relations in the tree."""
-    nodes = [node for node in tree.find_all(exp.Table) if not is_cte(node)]
-    meant = {id(node): named for node in nodes if (named := _meaning(node, find, names)) is not None}
-    mentioned = {node.name.lower() for node in tree.find_all(exp.Identifier)}
-    shows_all = _shows_all(tree)
-    sources = []
-    for number, node in enumerate((node for node in nodes if id(node) in meant), 1):
-        named = meant[id(node)]
-        alias = node.alias or (node.this.name if isinstance(node.this, exp.Func) else node.name)
-        whole = shows_all or alias.lower() in _columns_alone(tree) or bool(node.alias_column_names)
-        columns = [name for name in named.columns if whole or name.lower() in mentioned]
-        columns += [name for name in named.hidden if name.lower() in mentioned]
-        terms = [] if node.alias_column_names else list(_terms(node, alias, named, meant))
-        sources.append(_placed(node, f"scan_{number}", alias, named, columns, terms))
-    for column in tree.find_all(exp.Column):
-        # A qualifier before the table of a column is a namespace, and relations have none.
-        column.set("db", None)
-        column.set("catalog", None)
-    return sources
-
-
-def _meaning(node: exp.Table, find: FindSource, names: ListNames) -> NamedSource | None:
-    """Return what a name in FROM refers to, or `None` for a function of DuckDB."""
-    if isinstance(node.this, exp.Func):
-        if node.this.name.lower() != CHANGES_FUNCTION:
-            return None
-        return _changes_of(node.this, find)
-    name = name_of(node)
-    named = find(name)
-    if named is None:
-        hint = did_you_mean(name, names())
-        raise UnknownTableError(f"there is no table, topic or alias {name!r}{hint}", *(position_of(node) or ()))
-    return named
-
-
-def _changes_of(call: exp.Func, find: FindSource) -> NamedSource:
-    arguments = call.expressions
-    position = position_of(call) or ()
-    if not 1 <= len(arguments) <= 3 or not (isinstance(arguments[0], exp.Literal) and arguments[0].is_string):
-        raise SqlError(
-            f"the arguments of {CHANGES_FUNCTION} are not valid; write {CHANGES_FUNCTION}('namespace.table' [, from_cursor [,"
-            " to_cursor]])",
-            *position,
-        )
-    if not all(map(is_constant, arguments[1:])):
-        raise SqlError(f"the cursors of {CHANGES_FUNCTION} must be constants", *position)
-    named = find(arguments[0].name)
-    if named is None or named.table is None:
-        raise SqlError(f"there is no table {arguments[0].name!r}", *position)
-    return NamedSource("changes", named.name, (*named.columns, *META_COLUMNS), table=named.table)
-
-
-def _placed(
-    node: exp.Table, relation: str, alias: str, named: NamedSource, columns: Sequence[str], terms: Sequence[exp.Expr]
-) -> QuerySource:
-    """Replace a name by its relation."""
-    given = node.args.get("alias")
-    table_alias = exp.TableAlias(
-        this=exp.to_identifier(alias, quoted=True), columns=given.args.get("columns") if given is not None else None
-    )
-    if named.kind == "changes" and named.table is not None:
-        low, high = [*node.this.expressions[1:], None, None][:2]
-        found = [*_from_cursors(low, high), *_conditions(terms, CHANGE_SCAN_COLUMNS)]
-        query = parse_one(changes_sql(named.table, relation, columns, _text(low), _text(high)), dialect="duckdb")
-        kept = {key: node.args.get(key) for key in ("joins", "laterals")}
-        node.replace(exp.Subquery(this=query, alias=table_alias, **kept))
-        return QuerySource(relation, named, TOPIC_COLUMNS_READ, found, ())
-    node.set("this", exp.to_identifier(relation, quoted=True))
-    node.set("db", None)
-    node.set("catalog", None)
-    node.set("alias", table_alias)
-    if named.kind == "topic":
-        return QuerySource(relation, named, columns or ("partition",), list(_conditions(terms, SCAN_COLUMNS)), ())
-    if named.kind == "table" and named.table is not None:
-        return QuerySource(relation, named, columns, (), _pushed(terms, named.table))
-    return QuerySource(relation, named, columns, (), ())
-
-
-def _from_cursors(low: exp.Expr | None, high: exp.Expr | None) -> Iterator[ScanCondition]:
-    if low is not None:
-        yield ScanCondition("cursor", "low", (low,))
-    if high is not None:
-        yield ScanCondition("cursor", "high", (high,))
-
-
-def _text(constant: exp.Expr | None) -> str | None:
-    return None if constant is None else constant.sql(dialect="duckdb")
-
-
-def _conditions(terms: Sequence[exp.Expr], columns: Mapping[str, ScanColumn]) -> Iterator[ScanCondition]:
-    for term in terms:
-        yield from scan_conditions(term, lambda column: columns.get(column.name.lower()))
-
-
-def _pushed(terms: Sequence[exp.Expr], table: Table) -> list[exp.Expr]:
-    found = []
-    for term in terms:
-        names = {column.name.lower() for column in term.find_all(exp.Column)}
-        column = next((column for column in table.columns if column.name.lower() in names), None)
-        if column is not None and len(names) == 1 and can_push(term, column):
-            plain = term.copy()
-            for node in plain.find_all(exp.Column):
-                node.set("table", None)
-            found.append(plain)
-    return found
-
-
-def _terms(node: exp.Table, alias: str, named: NamedSource, meant: Mapping[int, NamedSource]) -> Iterator[exp.Expr]:
-    """Return the terms of the WHERE around a source that concern only this source; every row of the result meets them."""
-    select = node.find_ancestor(exp.Select)
-    where = select.args.get("where") if select is not None else None
-    if select is None or where is None or not _is_direct(node, select):
-        return
-    others = [other for other in _beside(select) if other is not node]
-    names = {name.lower() for name in (*named.columns, *named.hidden)}
-
-    def is_ours(column: exp.Column) -> bool:
-        if column.table:
-            return column.table.lower() == alias.lower()
-        return column.name.lower() in names and all(_lacks(other, column.name, meant) for other in others)
-
-    condition = where.this
-    for term in condition.flatten() if isinstance(condition, exp.And) else (condition,):
-        plain = term.unnest()
-        columns = list(plain.find_all(exp.Column))
-        if columns and all(map(is_ours, columns)) and plain.find(exp.Query) is None:
-            yield plain
-
-
-def _is_direct(node: exp.Table, select: exp.Select) -> bool:
-    return any(node is one for one in _beside(select))
-
-
-def _beside(select: exp.Select) -> list[exp.Expr]:
-    """Return everything in the FROM of a SELECT."""
-    first = select.args.get("from_")
-    joined = [join.this for join in select.args.get("joins") or ()]
-    return [*([first.this] if first is not None else []), *joined, *(select.args.get("laterals") or ())]
-
-
-def _lacks(other: exp.Expr, name: str, meant: Mapping[int, NamedSource]) -> bool:
-    """Return whether a source is known to have no column of that name."""
-    named = meant.get(id(other))
-    return named is not None and name.lower() not in {column.lower() for column in (*named.columns, *named.hidden)}
-
-
-def _shows_all(tree: exp.Expr) -> bool:
-    """Return whether the query uses columns that it does not name: by a star, by COLUMNS(...) or in a NATURAL JOIN."""
-    stars = any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star))
-    natural = any(join.args.get("method") == "NATURAL" for join in tree.find_all(exp.Join))
-    return stars or natural or tree.find(exp.Columns) is not None
-
-
-def _columns_alone(tree: exp.Expr) -> set[str]:
-    """Return the column names without a table; one that is the name of a source means its whole row."""
-    return {column.name.lower() for column in tree.find_all(exp.Column) if not column.table}

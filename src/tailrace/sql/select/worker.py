@@ -21,13 +21,13 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from tailrace.model.errors import QueryLimitError, SqlError, UnsupportedSqlError
+from tailrace.model.errors import QueryLimitError, SqlError
 from tailrace.model.limits import MIB
 from tailrace.model.parent_process import end_with_parent
-from tailrace.sql.select.functions import check_calls
+from tailrace.sql.duckdb.session import prepare
+from tailrace.sql.select.engine_errors import converted_error
 from tailrace.sql.select.worker_protocol import (
     QUERY_NUMBER,
-    AnswerColumn,
     ConstantValues,
     EvaluateConstants,
     FailureReason,
@@ -42,8 +42,6 @@ from tailrace.sql.select.worker_protocol import (
     WorkerChannel,
     WorkerMessage,
     WorkerReady,
-    column_type,
-    form_of,
 )
 
 _ROWS_AT_ONCE = 512
@@ -73,8 +71,6 @@ class DuckDbSession:
                 "autoinstall_known_extensions": "false",
                 "autoload_known_extensions": "false",
                 "enable_external_access": "false",
-                # As in PostgreSQL and SQLite, 7 / 2 is 3.
-                "integer_division": "true",
                 "max_temp_directory_size": "0KB",
                 "memory_limit": f"{query_bytes}B",
                 "python_enable_replacements": "false",
@@ -83,39 +79,36 @@ class DuckDbSession:
             },
         )
         self._connection.execute("SET TimeZone = 'UTC'")
+        prepare(self._connection)
         self._connection.execute("SET lock_configuration = true")
 
     def begin(self) -> None:
-        """Start a transaction, within which `now()` does not change."""
+        """Start a transaction."""
         self._connection.execute("BEGIN")
 
-    def constants(self, question: str) -> Sequence[int | None]:
-        """Return one row of numbers."""
+    def constants(self, question: str, count: int) -> Sequence[int | None]:
+        """Return one row of numbers, or nulls if one of them can't be computed; the query itself will fail or not need it."""
         try:
             (row,) = self._connection.execute(question).fetchall()
         except _FOREIGN_ERRORS as error:
-            raise self._converted_error(error) from error
+            converted = self._converted_error(error)
+            if isinstance(converted, QueryLimitError):
+                raise converted from error
+            self._connection.execute("ROLLBACK")
+            self.begin()
+            return (None,) * count
         return tuple(row)
 
-    def run(
-        self, text: str, relations: Mapping[str, Relation]
-    ) -> tuple[Sequence[AnswerColumn], pa.Schema, Iterator[pa.RecordBatch]]:
+    def run(self, text: str, relations: Mapping[str, Relation]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return the columns and rows of a query; rows are produced while they are read."""
         try:
-            ((parsed,),) = self._connection.execute("SELECT json_serialize_sql($1::VARCHAR)", [text]).fetchall()
-            check_calls(parsed, relations.keys())
             for name, relation in relations.items():
                 self._names.append(name)
                 self._connection.register(name, RelationStream(relation))
-            found = self._connection.sql(text)
-            columns = [
-                AnswerColumn(name, column_type(kind), form_of(kind))
-                for name, kind in zip(found.columns, found.types, strict=True)
-            ]
-            reader = found.to_arrow_reader(_ROWS_AT_ONCE)
+            reader: pa.RecordBatchReader = self._connection.sql(text).to_arrow_reader(_ROWS_AT_ONCE)
         except _FOREIGN_ERRORS as error:
             raise self._converted_error(error) from error
-        return columns, reader.schema, self._batches(reader)
+        return reader.schema, self._batches(reader)
 
     def reset(self) -> bool:
         """Discard the query, and return whether the session can run another one."""
@@ -152,10 +145,7 @@ class DuckDbSession:
                 f"the query needs more memory than query_bytes allows ({self._query_bytes}); restrict it by WHERE, or select"
                 " fewer columns"
             )
-        _, _, words = said.partition("Error: ")
-        # The rest suggests settings that can't be changed here.
-        words = words.partition(" Use TRY(...)")[0]
-        return SqlError(f"the query can't be run: {words or said}")
+        return converted_error(error)
 
 
 class QueryWorker:
@@ -193,13 +183,14 @@ class QueryWorker:
         self._session.begin()
         try:
             if isinstance(message, EvaluateConstants):
-                self._channel.send(ConstantValues(self._session.constants(message.question)))
+                self._channel.send(ConstantValues(self._session.constants(message.question, message.count)))
                 message, _ = self._channel.receive()
             if isinstance(message, RunQuery):
                 self._run(message)
         except (SqlError, QueryInterrupted) as error:
             is_ready = not isinstance(error, QueryLimitError) and self._session.reset()
-            self._channel.send(QueryFailed(_reason(error), str(error), is_ready))
+            sqlstate = error.sqlstate if isinstance(error, SqlError) else ""
+            self._channel.send(QueryFailed(_reason(error), str(error), sqlstate, is_ready))
             return is_ready
         return self._session.reset()
 
@@ -210,9 +201,9 @@ class QueryWorker:
         self._asked += 1
         self._is_running = True
         try:
-            columns, schema, batches = self._session.run(query.text, relations)
+            schema, batches = self._session.run(query.text, relations)
             with self._lock:
-                self._channel.send(ResultSchema(columns, schema.serialize().to_pybytes()))
+                self._channel.send(ResultSchema(schema.serialize().to_pybytes()))
             for batch in batches:
                 # The server may have to wait for its client; that does not count as time of the query.
                 signal.alarm(0)
@@ -252,9 +243,7 @@ class _Pulled:
 def _reason(error: SqlError | QueryInterrupted) -> FailureReason:
     if isinstance(error, QueryLimitError):
         return "memory"
-    if isinstance(error, QueryInterrupted):
-        return "interrupted"
-    return "unsupported" if isinstance(error, UnsupportedSqlError) else "other"
+    return "interrupted" if isinstance(error, QueryInterrupted) else "other"
 
 
 def _bound_memory(query_bytes: int) -> None:

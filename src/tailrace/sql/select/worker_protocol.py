@@ -5,6 +5,7 @@ that start anew for each scan. DuckDB requests the next batch when it needs one,
 that is not needed, and no more is in memory than what it works on.
 """
 
+import select
 import socket
 from collections.abc import Iterator, Sequence
 from struct import Struct
@@ -13,11 +14,9 @@ from typing import Any, Literal, Protocol
 import msgspec
 import pyarrow as pa
 
-from tailrace.model.table import ColumnKind, ColumnType
-
 _LENGTHS = Struct(">IQ")
 
-FailureReason = Literal["memory", "unsupported", "interrupted", "other"]
+FailureReason = Literal["memory", "interrupted", "other"]
 
 QUERY_NUMBER = Struct(">Q")
 """The message in the pipe that interrupts a query: its number among the queries that the worker was sent."""
@@ -27,6 +26,7 @@ class EvaluateConstants(msgspec.Struct, frozen=True, tag=True):
     """To the worker: evaluate these constants."""
 
     question: str
+    count: int
 
 
 class RunQuery(msgspec.Struct, frozen=True, tag=True):
@@ -56,17 +56,9 @@ class NextBatch(msgspec.Struct, frozen=True, tag=True):
     scan: int
 
 
-class AnswerColumn(msgspec.Struct, frozen=True):
-    name: str
-    type: ColumnType
-    form: str
-    """How values of Arrow are converted; see `workers`."""
-
-
 class ResultSchema(msgspec.Struct, frozen=True, tag=True):
-    """From the worker: the columns of the result."""
+    """From the worker: the columns of the result, as Arrow describes them."""
 
-    columns: Sequence[AnswerColumn]
     schema: bytes
 
 
@@ -83,6 +75,7 @@ class QueryFailed(msgspec.Struct, frozen=True, tag=True):
 
     reason: FailureReason
     message: str
+    sqlstate: str
     is_ready: bool
     """Whether the worker can run another query."""
 
@@ -121,6 +114,10 @@ class WorkerChannel:
         head, carried = _LENGTHS.unpack(self._read(_LENGTHS.size))
         return self._decoder.decode(self._read(head)), self._read(carried)
 
+    def has_message(self, seconds: float) -> bool:
+        """Wait for so long, and return whether the other end has sent something or gone."""
+        return bool(select.select([self._socket], [], [], seconds)[0])
+
     def close(self) -> None:
         self._socket.close()
 
@@ -155,78 +152,3 @@ class RelationStream:
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         reader = pa.RecordBatchReader.from_batches(self._relation.schema, self._relation.batches())
         return reader.__arrow_c_stream__(requested_schema)
-
-
-UNCHANGED, JSON, LIST, NESTED, TEXT, TIMESTAMP, UUID_TEXT, WHOLE = (
-    "unchanged",
-    "json",
-    "list",
-    "nested",
-    "text",
-    "timestamp",
-    "uuid",
-    "whole",
-)
-"""The forms in which Arrow's values arrive. That of a list is followed by the form of its elements."""
-
-_KINDS: dict[str, ColumnKind] = {
-    "boolean": "boolean",
-    "tinyint": "smallint",
-    "utinyint": "smallint",
-    "smallint": "smallint",
-    "usmallint": "integer",
-    "integer": "integer",
-    "uinteger": "bigint",
-    "bigint": "bigint",
-    "ubigint": "bigint",
-    "hugeint": "bigint",
-    "uhugeint": "bigint",
-    "float": "double",
-    "double": "double",
-    "blob": "bytes",
-    "date": "date",
-    "uuid": "uuid",
-    "json": "json",
-    "struct": "json",
-    "map": "json",
-}
-
-
-def column_type(kind: Any) -> ColumnType:
-    """Return the column type of one of DuckDB's types, of which only the shape is known here."""
-    if str(kind) == "JSON":
-        return ColumnType("json")
-    name = kind.id
-    if name == "decimal":
-        digits = dict(kind.children)
-        return ColumnType("decimal", digits["precision"], digits["scale"])
-    if name in ("list", "array"):
-        return ColumnType("list", element=column_type(dict(kind.children)["child"]))
-    if name.startswith("timestamp"):
-        return ColumnType("timestamp")
-    return ColumnType(_KINDS.get(name, "text"))
-
-
-def form_of(kind: Any) -> str:
-    """Return the form in which values of one of DuckDB's types arrive."""
-    name = kind.id
-    if str(kind) == "JSON":
-        return JSON
-    if name in ("list", "array"):
-        return f"{LIST} {form_of(dict(kind.children)['child'])}"
-    if name.startswith("timestamp"):
-        return TIMESTAMP
-    return _FORMS.get(name, UNCHANGED)
-
-
-_FORMS = {
-    "hugeint": WHOLE,
-    "uhugeint": WHOLE,
-    "uuid": UUID_TEXT,
-    "struct": NESTED,
-    "map": NESTED,
-    "interval": TEXT,
-    "time": TEXT,
-    "time with time zone": TEXT,
-    "bit": TEXT,
-}

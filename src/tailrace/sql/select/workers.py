@@ -7,29 +7,19 @@ import subprocess
 import sys
 import threading
 import time
-from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
-from typing import Any
-from uuid import UUID
 
-import msgspec
 import pyarrow as pa
 
 from tailrace.model.errors import QueryLimitError, SqlError, TailraceError, UnsupportedSqlError
 from tailrace.model.limits import Limits
+from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
+from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.duckdb.values import python_values
 from tailrace.sql.results import Result, ResultColumn, ResultStream
 from tailrace.sql.select.worker_protocol import (
-    JSON,
-    LIST,
-    NESTED,
     QUERY_NUMBER,
-    TEXT,
-    TIMESTAMP,
-    UUID_TEXT,
-    WHOLE,
-    AnswerColumn,
     ConstantValues,
     EvaluateConstants,
     NextBatch,
@@ -47,7 +37,9 @@ from tailrace.sql.select.worker_protocol import (
 _WORKER = "tailrace.sql.select.worker"
 
 
+FEATURE_NOT_SUPPORTED = "0A000"
 _PAUSE_SECONDS = 0.00005
+_CHECK_SECONDS = 0.01
 _CELL_BYTES = 16
 """What a value takes in addition to its bytes."""
 
@@ -61,6 +53,7 @@ class WorkerProcess:
         self._decoding = decoding
         self._scans: dict[int, Iterator[pa.RecordBatch]] = {}
         self._failure: TailraceError | None = None
+        self._check: Callable[[], None] | None = None
         self._asked = 0
         ours, theirs = socket.socketpair()
         interrupts, self._interrupts = os.pipe()
@@ -85,9 +78,9 @@ class WorkerProcess:
             self._is_ready = isinstance(message, WorkerReady)
         self._failure = None
 
-    def constants(self, question: str) -> Sequence[int | None]:
+    def constants(self, question: str, count: int) -> Sequence[int | None]:
         """Return the values of constants, one row of numbers. Call it before `run`."""
-        self._ask(EvaluateConstants(question))
+        self._ask(EvaluateConstants(question, count))
         answer, _ = self._receive()
         if not isinstance(answer, ConstantValues):
             raise self._unexpected(answer)
@@ -97,14 +90,19 @@ class WorkerProcess:
         self,
         text: str,
         relations: Mapping[str, Relation],
+        columns: Sequence[ResultColumn],
+        types: Sequence[SqlType],
         out: ResultStream | None = None,
         on_rows: Callable[[int], None] = lambda _: None,
+        check: Callable[[], None] | None = None,
     ) -> Result:
         """Run a query and return its rows, up to the limits, or write them to `out`. Relations are read as the query needs
         them.
 
-        `on_rows` gets the bytes of rows before they are kept, and may raise.
+        `on_rows` gets the bytes of rows before they are kept, and may raise. `check` is called while the query runs, and may
+        raise to stop it.
         """
+        self._check = check
         self._ask(RunQuery(text, {name: relation.schema.serialize().to_pybytes() for name, relation in relations.items()}))
         messages = self._served(relations)
         first, _ = next(messages)
@@ -113,8 +111,8 @@ class WorkerProcess:
         schema = pa.ipc.read_schema(pa.py_buffer(first.schema))
         batches = (pa.ipc.read_record_batch(pa.py_buffer(carried), schema) for _, carried in messages)
         if out is not None:
-            return stream_result(first.columns, batches, self._limits, out)
-        return read_result(first.columns, batches, self._limits, on_rows)
+            return stream_result(columns, types, batches, self._limits, out)
+        return read_result(columns, types, batches, self._limits, on_rows)
 
     def end_scans(self) -> None:
         """Release what the relations have read."""
@@ -180,6 +178,10 @@ class WorkerProcess:
             raise self._gone() from error
 
     def _receive(self) -> tuple[WorkerMessage, bytearray]:
+        while self._check is not None:
+            self._check()
+            if self._channel.has_message(_CHECK_SECONDS):
+                break
         try:
             return self._channel.receive()
         except EOFError as error:
@@ -193,7 +195,9 @@ class WorkerProcess:
             return self._failure
         if message.reason in ("memory", "interrupted"):
             return QueryLimitError(message.message)
-        return (UnsupportedSqlError if message.reason == "unsupported" else SqlError)(message.message)
+        if message.sqlstate == FEATURE_NOT_SUPPORTED:
+            return UnsupportedSqlError(message.message)
+        return SqlError(message.message, sqlstate=message.sqlstate)
 
     def _gone(self) -> TailraceError:
         code = self._process.wait()
@@ -252,11 +256,13 @@ class WorkerPool:
 
 
 def read_result(
-    described: Sequence[AnswerColumn], batches: Iterator[pa.RecordBatch], limits: Limits, on_rows: Callable[[int], None]
+    columns: Sequence[ResultColumn],
+    types: Sequence[SqlType],
+    batches: Iterator[pa.RecordBatch],
+    limits: Limits,
+    on_rows: Callable[[int], None],
 ) -> Result:
     """Return at most `query_rows` rows; more are cut off. `on_rows` gets their bytes before they are kept."""
-    columns = [ResultColumn(column.name, column.type) for column in described]
-    reads = [_reader(column.form) for column in described]
     rows: list[Sequence[object]] = []
     size = 0
     for batch in batches:
@@ -272,7 +278,7 @@ def read_result(
         on_rows(batch.nbytes + batch.num_rows * batch.num_columns * _CELL_BYTES)
         # Building rows holds the interpreter's lock; a pause between batches lets other threads wake up and run.
         time.sleep(_PAUSE_SECONDS)
-        rows += zip(*(_values(column, read) for column, read in zip(batch.columns, reads, strict=True)), strict=True)
+        rows += _rows(batch, types)
     return Result(
         columns,
         rows[: limits.query_rows],
@@ -282,77 +288,36 @@ def read_result(
 
 
 def stream_result(
-    described: Sequence[AnswerColumn], batches: Iterator[pa.RecordBatch], limits: Limits, out: ResultStream
+    columns: Sequence[ResultColumn],
+    types: Sequence[SqlType],
+    batches: Iterator[pa.RecordBatch],
+    limits: Limits,
+    out: ResultStream,
 ) -> Result:
     """Write all rows to `out`, however many."""
-    columns = [ResultColumn(column.name, column.type) for column in described]
-    reads = [_reader(column.form) for column in described]
     for batch in batches:
         if batch.nbytes > limits.query_bytes:
             raise QueryLimitError(
                 f"{batch.num_rows} rows of the result take more than query_bytes allows ({limits.query_bytes}); request fewer"
                 " columns"
             )
-        cells = [_values(column, read) for column, read in zip(batch.columns, reads, strict=True)]
-        out.put(columns, list(zip(*cells, strict=True)))
+        out.put(columns, _rows(batch, types))
     if not out.row_count:
         out.put(columns, ())
     return Result(columns, status=f"SELECT {out.row_count}")
 
 
-def _values(column: pa.Array, read: Callable[[Any], object] | None) -> Sequence[object]:
+def _rows(batch: pa.RecordBatch, types: Sequence[SqlType]) -> list[tuple[object, ...]]:
     try:
-        values: list[object] = column.to_pylist()
-    except (ValueError, OverflowError):
-        raise SqlError("the result has a time outside of the years 1 to 9999; cast it to text") from None
-    return values if read is None else [None if value is None else read(value) for value in values]
-
-
-def _reader(form: str) -> Callable[[Any], object] | None:
-    """Return the function that converts values of Arrow, or `None` if they stay unchanged."""
-    kind, _, inner_form = form.partition(" ")
-    if kind == LIST:
-        inner = _reader(inner_form)
-        return None if inner is None else lambda items: [None if item is None else inner(item) for item in items]
-    return _READERS.get(kind)
-
-
-def _timestamp(value: datetime) -> datetime:
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-def _plain(value: object) -> object:
-    """Return a value within a struct or map as JSON can hold it."""
-    match value:
-        case None | bool() | int() | float() | str():
-            return value
-        case dict():
-            return {str(name): _plain(item) for name, item in value.items()}
-        case list() if value and all(isinstance(item, tuple) for item in value):
-            return {str(name): _plain(item) for name, item in value}
-        case list():
-            return [_plain(item) for item in value]
-        case bytes():
-            return b64encode(value).decode()
-        case datetime():
-            return _timestamp(value).isoformat()
-    return str(value)
-
-
-def _json(text: str) -> object:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return text
+        cells = [python_values(column, kind) for column, kind in zip(batch.columns, types, strict=True)]
+    except AnalysisError as error:
+        if isinstance(error, UnsupportedError):
+            raise UnsupportedSqlError(error.message) from None
+        raise SqlError(error.message, sqlstate=error.sqlstate) from None
+    except (OverflowError, ValueError):
+        raise SqlError("the result has a time outside of the years 1 to 9999; cast it to text", sqlstate="22008") from None
     except RecursionError:
-        raise SqlError("the result has JSON that is nested too deeply to be decoded; cast it to text") from None
-
-
-_READERS: dict[str, Callable[[Any], object]] = {
-    JSON: _json,
-    NESTED: _plain,
-    TEXT: str,
-    TIMESTAMP: _timestamp,
-    UUID_TEXT: UUID,
-    WHOLE: int,
-}
+        raise SqlError(
+            "the result has JSON that is nested too deeply to be decoded; cast it to text", sqlstate="54001"
+        ) from None
+    return list(zip(*cells, strict=True))

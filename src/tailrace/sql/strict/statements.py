@@ -22,13 +22,6 @@ def check_statement(tokens: Sequence[Token], text: str) -> None:
     stream.expect_end()
 
 
-def check_expression(tokens: Sequence[Token], text: str) -> None:
-    """Raise at the first token of an expression that does not fit. `text` is the text of the whole request."""
-    stream = TokenStream(tokens, text)
-    StatementGrammar(stream).expression()
-    stream.expect_end()
-
-
 class StatementGrammar(ExpressionGrammar):
     def statement(self) -> None:
         stream = self._stream

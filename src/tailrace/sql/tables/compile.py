@@ -10,9 +10,10 @@ from sqlglot import exp
 from tailrace.model.errors import SqlError, UnsupportedSqlError
 from tailrace.model.table import Column, ColumnType, Table
 from tailrace.model.text import counted
-from tailrace.sql.statements import Query, Write
+from tailrace.sql.statements import Write
 from tailrace.sql.syntax_trees import position_of, with_column_names
 from tailrace.sql.tables.inference import FindTable
+from tailrace.sql.tables.planned_writes import PlannedWrite, postgres_text
 from tailrace.sql.tables.programs import InsertCell, InsertRows, Program, ReturnedColumns, SqliteStatement
 from tailrace.sql.tables.schema import constant, default_of
 from tailrace.sql.tables.translate import Translation, name_of
@@ -21,13 +22,14 @@ from tailrace.sql.tables.values import StoredValue
 _CONSTANTS = (exp.Literal, exp.Boolean, exp.Null, exp.HexString)
 
 
-def program_of(statement: Write | Query, find: FindTable, types: dict[str, ColumnType]) -> Program:
+def program_of(statement: Write, find: FindTable, types: dict[str, ColumnType]) -> Program:
     """Compile a statement. The types that it casts to are added to `types`."""
     tree = with_column_names(statement.tree)
-    if isinstance(statement, Query):
-        translation = Translation(tree, find, types)
-        translated = translation.finish(translation.rewrite())
-        return SqliteStatement(translated.sql, translated.parameters, ReturnedColumns(translated.types))
+    # Rows that stand apart from the statement replace a query of its text.
+    if isinstance(tree, exp.Insert | exp.Update | exp.Delete) and statement.rows is None and _is_planned(tree):
+        target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
+        text = postgres_text(statement.text, statement.parameters)
+        return PlannedWrite(target_table(target, find), text, statement.parameters, statement.line, statement.column)
     match tree:
         case exp.Insert():
             return insert_program(tree, find, types)
@@ -36,6 +38,31 @@ def program_of(statement: Write | Query, find: FindTable, types: dict[str, Colum
         case exp.Delete():
             return _delete(tree, find, types)
     raise UnsupportedSqlError(f"{type(tree).__name__} can't write to a table; use INSERT, UPDATE or DELETE")
+
+
+def _is_planned(tree: exp.Insert | exp.Update | exp.Delete) -> bool:
+    """Return whether a write is computed in Python: unless it reads rows by a query, or inserts plain values only."""
+    source = tree.args.get("expression")
+    has_query = any(node is not source for node in tree.find_all(exp.Query))
+    if has_query or tree.args.get("with_") or tree.args.get("from_") or tree.args.get("using"):
+        return False
+    if not isinstance(tree, exp.Insert):
+        return True
+    if isinstance(source, exp.Query) and not isinstance(source, exp.Values):
+        return False
+    return bool(tree.args.get("conflict") or tree.args.get("returning")) or not _has_plain_values(source)
+
+
+def _has_plain_values(source: exp.Expr | None) -> bool:
+    if not isinstance(source, exp.Values):
+        return True
+    cells = (cell for row in source.expressions for cell in (row.expressions if isinstance(row, exp.Tuple) else [row]))
+    return all(
+        isinstance(cell, (*_CONSTANTS, exp.Placeholder))
+        or (isinstance(cell, exp.Neg) and isinstance(cell.this, exp.Literal))
+        or (isinstance(cell, exp.Var) and cell.name.upper() == "DEFAULT")
+        for cell in cells
+    )
 
 
 def _update(tree: exp.Update, find: FindTable, types: dict[str, ColumnType]) -> Program:

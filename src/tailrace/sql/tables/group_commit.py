@@ -23,6 +23,7 @@ from tailrace.model.clock import Clock
 from tailrace.model.errors import TailraceError
 from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import Limits
+from tailrace.sql.statements import Write
 from tailrace.sql.syntax_trees import columns_in, with_position
 from tailrace.sql.tables.jobs import JobQueue, JobReplies, TableJob, WriteJob
 from tailrace.sql.tables.programs import TimeSlice
@@ -129,7 +130,7 @@ class TableGroupCommit:
         return True
 
     def _failure_of(self, job: WriteJob, error: Exception) -> TailraceError:
-        trees = [statement.tree for statement in job.statements]
+        trees = [statement.tree for statement in job.statements if isinstance(statement, Write)]
         return with_position(self._storage.failure(error), trees, columns_in(trees, self._catalog.find))
 
     def _commit(self, jobs: list[WriteJob]) -> None:

@@ -8,9 +8,9 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from tailrace.broker.tables.change_log import CommittedChanges
 from tailrace.model.clock import Clock
@@ -23,7 +23,9 @@ from tailrace.model.stats import SqlStats
 from tailrace.model.table import Table
 from tailrace.sql.parameters import Parameters
 from tailrace.sql.results import Result
-from tailrace.sql.statements import Query, Write
+from tailrace.sql.statements import Write
+from tailrace.sql.tables.readers import StoredRows
+from tailrace.sql.tables.values import StoredValue
 
 _log = logging.getLogger(__name__)
 
@@ -34,12 +36,32 @@ _PARAMETER_BYTES = 32
 _SAMPLED_ROWS = 16
 
 
+class RowSource(Protocol):
+    """The rows of the tables as the transaction sees them."""
+
+    def read(self, sql: str, values: Sequence[StoredValue], sized: Sequence[int] = ()) -> Iterator[StoredRows]: ...
+
+    def check(self) -> None:
+        """Raise if the transaction must stop."""
+        ...
+
+
+class TransactionQuery(Protocol):
+    """A query within a transaction. It reads what the transaction has written."""
+
+    text: str
+
+    def run(self, rows: RowSource) -> Result:
+        """Run in the writer's thread."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class WriteJob:
     """One transaction of a client."""
 
     tx: str
-    statements: Sequence[Write | Query]
+    statements: Sequence[Write | TransactionQuery]
     params: Sequence[Parameters]
     messages: Sequence[Message]
     future: "asyncio.Future[list[Result]]"
@@ -98,7 +120,7 @@ class SnapshotJob:
 TableJob = WriteJob | SchemaJob | RouteJob | SnapshotJob | RebuildJob
 
 
-def size_of(statements: Sequence[Write | Query], params: Sequence[Parameters]) -> int:
+def size_of(statements: Sequence[Write | TransactionQuery], params: Sequence[Parameters]) -> int:
     """Return about how many bytes a request holds, estimated from a sample where it has many rows."""
     size = sum(len(statement.text) for statement in statements)
     return size + sum(_size_of(values) for values in params)

@@ -5,7 +5,7 @@ statement, checked and converted column by column here. Everything else is one s
 written passes through `tr_store`.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import apsw
@@ -13,17 +13,17 @@ import msgspec
 
 from tailrace.model.clock import Clock
 from tailrace.model.errors import QueryLimitError, SqlError
-from tailrace.model.limits import MIB, Limits
+from tailrace.model.limits import Limits
 from tailrace.model.table import ColumnKind, ColumnType, Table
 from tailrace.model.text import counted
 from tailrace.sql.parameters import Parameters
 from tailrace.sql.results import Result, ResultColumn
 from tailrace.sql.tables.inference import FindTable
+from tailrace.sql.tables.planned_writes import PlannedWrite
 from tailrace.sql.tables.values import StoredValue, bound, codec_of, stored_column
 
 _CHECK_EVERY_STEPS = 20_000
 _FETCH_ROWS = 1000
-_PART_BYTES = MIB
 _STORED_UNCHANGED = frozenset(("smallint", "integer", "bigint", "double", "text", "bytes"))
 _WHOLE = frozenset(("smallint", "integer", "bigint"))
 _BY_VALUE: dict[type, ColumnKind] = {int: "bigint", float: "double", str: "text", bytes: "bytes"}
@@ -66,7 +66,7 @@ class ReturnedColumns(NamedTuple):
     types: Sequence[ColumnType | None] | None
 
 
-Program = InsertRows | SqliteStatement
+Program = InsertRows | SqliteStatement | PlannedWrite
 
 
 class CompiledStatement(NamedTuple):
@@ -153,10 +153,6 @@ class StatementGuard:
         self._slice_ends_at = now + time_slice.seconds
         self._memory = apsw.memory_used() + self._limits.query_bytes
 
-    def begin_part(self) -> None:
-        """Restart the time limit after a part of the rows was sent."""
-        self._deadline = self._clock.monotonic() + self._limits.query_seconds
-
     def now_ms(self) -> int:
         """Return the value of `now()`, which does not change during a transaction."""
         return self._now_ms
@@ -230,35 +226,6 @@ def fetch(
     finally:
         cursor.close(force=True)
     return FetchedRows(columns, rows, False)
-
-
-def fetch_in_parts(
-    connection: apsw.Connection, guard: StatementGuard, sql: str, values: Sequence[StoredValue], limits: Limits
-) -> Iterator[FetchedRows]:
-    """Yield all rows of a query in parts, however many; at least one part, which has the columns."""
-    columns: list[SqliteColumn] = []
-
-    def describe(cursor: apsw.Cursor, sql: str, bindings: object) -> bool:
-        columns[:] = [SqliteColumn(name, table, column) for name, _, _, table, column in cursor.description_full]
-        return True
-
-    cursor = connection.cursor()
-    cursor.exec_trace = describe
-    rows: list[tuple[StoredValue, ...]] = []
-    size = 0
-    is_first = True
-    try:
-        for row in cursor.execute(sql, values):
-            rows.append(row)
-            size += sum(len(cell) for cell in row if isinstance(cell, (str, bytes)))
-            if len(rows) == _FETCH_ROWS or size > _PART_BYTES:
-                yield FetchedRows(columns, rows, False)
-                rows, size, is_first = [], 0, False
-                guard.check()
-        if rows or is_first:
-            yield FetchedRows(columns, rows, False)
-    finally:
-        cursor.close(force=True)
 
 
 def result_of(fetched: FetchedRows, types: Sequence[ColumnType | None] | None, find: FindTable) -> Result:

@@ -1,114 +1,66 @@
-"""Runs queries of tables in a few threads with a connection each, which see what is committed and block nobody.
+"""Reads rows of tables as of one commit, with connections of its own that block nobody.
 
-A query can be cancelled at any time, and stops at the limits of time, memory and rows. Short queries do not wait for long ones
-(`sql/query_scheduler.py`).
+A query takes a snapshot and reads from it, in its own thread, whatever it needs. A row by its key is read by `TableReaders.get`
+in one of a few threads.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
-from typing import TypeVar
+from itertools import islice
 
-from tailrace.model.clock import Clock
+import apsw
+
 from tailrace.model.errors import QueryLimitError, StoreClosedError
-from tailrace.model.limits import Limits
-from tailrace.sql.parameters import Parameters
-from tailrace.sql.query_scheduler import QueryScheduler, QuerySlot
-from tailrace.sql.results import Result, ResultStream, StreamSlots
-from tailrace.sql.statements import Query
-from tailrace.sql.syntax_trees import columns_in, with_position
-from tailrace.sql.tables.database import abandon, allow, failure_of, open_reader
-from tailrace.sql.tables.functions import register_functions
-from tailrace.sql.tables.programs import SqliteStatement, StatementGuard, fetch, fetch_in_parts, result_of, values_for
-from tailrace.sql.tables.table_catalog import TableCatalog
+from tailrace.model.limits import MIB, Limits
+from tailrace.sql.tables.database import abandon, failure_of, open_reader
+from tailrace.sql.tables.decimals import register_decimals
 from tailrace.sql.tables.table_file import TableFile, check_sealed, is_damage, judged
+from tailrace.sql.tables.values import StoredValue
 
-T = TypeVar("T")
+_PART_ROWS = 10_000
+_PART_BYTES = MIB
+_CHECK_EVERY_STEPS = 20_000
+
+StoredRows = list[tuple[StoredValue, ...]]
+
+
+def _never() -> bool:
+    return False
 
 
 class TableReaders:
-    def __init__(
-        self, file: TableFile, catalog: TableCatalog, clock: Clock, limits: Limits, on_damage: Callable[[Exception], None]
-    ) -> None:
+    def __init__(self, file: TableFile, limits: Limits, on_damage: Callable[[Exception], None]) -> None:
         self._file = file
         self._on_damage = on_damage
-        self._catalog = catalog
-        self._clock = clock
         self._limits = limits
-        self._scheduler = QueryScheduler(limits)
-        self._threads = ThreadPoolExecutor(2 * limits.query_threads, "tailrace-query")
-        self._streaming = ThreadPoolExecutor(limits.streamed_answers, "tailrace-stream")
-        """Threads for streams only, because they wait for their clients and would block other queries."""
-        self._stream_slots = StreamSlots(limits)
-        self._free: list[_Reader] = []
-        self._running: set[_Work] = set()
-        """The queries that run in a thread."""
+        self._threads = ThreadPoolExecutor(limits.query_threads, "tailrace-get")
+        self._free: list[TableSnapshot] = []
         self._is_closed = False
 
-    async def run(self, query: Query, params: Parameters, most_rows: int) -> Result:
-        """Return the rows of a query, at most `most_rows` of them."""
-
-        async def attempt(slot: QuerySlot) -> Result:
-            work = _Work()
-            slot.begin(work.cancel)
-            return await self._in_thread(self._threads, work, partial(self._query, work, query, params, most_rows))
-
-        return await self._scheduler.run(attempt)
-
-    async def stream(self, query: Query, params: Parameters, out: ResultStream) -> None:
-        """Write all rows to `out`, however many."""
-        work = _Work()
-        async with self._stream_slots.slot():
-            await self._in_thread(self._streaming, work, partial(self._stream, work, query, params, out))
-
-    async def _in_thread(self, threads: ThreadPoolExecutor, work: "_Work", call: Callable[[], T]) -> T:
+    async def get(self, sql: str, values: Sequence[StoredValue]) -> StoredRows:
+        """Return the rows of a statement that reads few."""
         if self._is_closed:
             raise _closing()
-        self._running.add(work)
-        try:
-            return await asyncio.get_running_loop().run_in_executor(threads, call)
-        except asyncio.CancelledError:
-            work.cancel()
-            raise
-        except QueryLimitError as error:
-            if self._is_closed:
-                raise _closing() from error
-            raise
-        finally:
-            self._running.discard(work)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._get, sql, values)
 
-    async def close(self) -> None:
-        """Stop the running queries and close the file."""
-        self._is_closed = True
-        for work in self._running:
-            work.cancel()
-        for threads in (self._threads, self._streaming):
-            await asyncio.to_thread(threads.shutdown, wait=True, cancel_futures=True)
-        for reader in self._free:
-            reader.close()
-
-    def _query(self, work: "_Work", query: Query, params: Parameters, most_rows: int) -> Result:
-        with self._reporting_damage():
-            reader = self._take()
-            try:
-                return reader.query(query, params, most_rows, work.is_cancelled)
-            finally:
-                self._free.append(reader)
-
-    def _stream(self, work: "_Work", query: Query, params: Parameters, out: ResultStream) -> None:
-        with self._reporting_damage():
-            reader = self._take()
-            try:
-                reader.stream(query, params, out, work.is_cancelled)
-            finally:
-                reader.close()
+    def _get(self, sql: str, values: Sequence[StoredValue]) -> StoredRows:
+        with self.snapshot(_never) as snapshot:
+            return [row for part in snapshot.read(sql, values) for row in part]
 
     @contextmanager
-    def _reporting_damage(self) -> Iterator[None]:
+    def snapshot(self, is_cancelled: Callable[[], bool]) -> Iterator["TableSnapshot"]:
+        """Return the rows as they are when the first of them is read. Use it in one thread."""
+        if self._is_closed:
+            raise _closing()
         try:
-            yield
+            reader = self._take()
+            try:
+                with reader.transaction(is_cancelled):
+                    yield reader
+            finally:
+                self._free.append(reader)
         except Exception as error:
             cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
             if not is_damage(cause):
@@ -116,7 +68,14 @@ class TableReaders:
             self._on_damage(cause)
             raise failure_of(cause, self._limits) from cause
 
-    def _take(self) -> "_Reader":
+    async def close(self) -> None:
+        """Close the connections. The queries must have ended."""
+        self._is_closed = True
+        await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
+        for reader in self._free:
+            reader.close()
+
+    def _take(self) -> "TableSnapshot":
         """Return a reader of the current file."""
         with self._file.lock:
             while self._free:
@@ -124,71 +83,76 @@ class TableReaders:
                 if reader.generation == self._file.generation:
                     return reader
                 reader.close()
-            return _Reader(self._file, self._catalog, self._clock, self._limits)
+            return TableSnapshot(self._file, self._limits)
+
+
+class TableSnapshot:
+    """A connection, used by one thread at a time."""
+
+    def __init__(self, file: TableFile, limits: Limits) -> None:
+        self.generation = file.generation
+        self._limits = limits
+        self._is_cancelled: Callable[[], bool] = _never
+        self._connection = open_reader(file, limits)
+        register_decimals(self._connection)
+        self._connection.set_progress_handler(lambda: self._is_cancelled(), _CHECK_EVERY_STEPS)
+
+    @contextmanager
+    def transaction(self, is_cancelled: Callable[[], bool]) -> Iterator[None]:
+        """Read from one state of the tables."""
+        self._connection.execute("BEGIN")
+        self._is_cancelled = is_cancelled
+        try:
+            yield
+        finally:
+            self._is_cancelled = _never
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+
+    def read(self, sql: str, values: Sequence[StoredValue], sized: Sequence[int] = ()) -> Iterator[StoredRows]:
+        """Call `read_parts` for this connection."""
+        try:
+            for part in read_parts(self._connection, sql, values, sized):
+                check_sealed(self._connection)
+                yield part
+            check_sealed(self._connection)
+        except apsw.InterruptError as error:
+            raise QueryLimitError("the query was cancelled") from error
+        except apsw.Error as why:
+            cause = judged(self._connection, why)
+            raise failure_of(cause, self._limits) from cause
+
+    def close(self) -> None:
+        abandon(self._connection)
+
+
+def read_parts(
+    connection: apsw.Connection, sql: str, values: Sequence[StoredValue], sized: Sequence[int]
+) -> Iterator[StoredRows]:
+    """Yield the rows of a statement in parts of bounded size. `sized` are the columns whose values may be large."""
+    cursor = connection.cursor()
+    try:
+        rows = cursor.execute(sql, values)
+        if not sized:
+            while part := list(islice(rows, _PART_ROWS)):
+                yield part
+            return
+        part = []
+        size = 0
+        for row in rows:
+            part.append(row)
+            for at in sized:
+                cell = row[at]
+                if cell:
+                    size += len(cell)
+            if size > _PART_BYTES or len(part) == _PART_ROWS:
+                yield part
+                part, size = [], 0
+        if part:
+            yield part
+    finally:
+        cursor.close(force=True)
 
 
 def _closing() -> StoreClosedError:
     return StoreClosedError("the server is stopping; run the query again after the restart")
-
-
-class _Work:
-    """A query, and whether it was cancelled."""
-
-    def __init__(self) -> None:
-        self._is_cancelled = False
-
-    def cancel(self) -> None:
-        self._is_cancelled = True
-
-    def is_cancelled(self) -> bool:
-        return self._is_cancelled
-
-
-class _Reader:
-    """A connection, used by one thread at a time."""
-
-    def __init__(self, file: TableFile, catalog: TableCatalog, clock: Clock, limits: Limits) -> None:
-        self.generation = file.generation
-        self._catalog = catalog
-        self._limits = limits
-        connection = self._connection = open_reader(file, limits)
-        self._guard = StatementGuard(connection, clock, limits)
-        register_functions(connection, catalog.columns, catalog.types, self._guard.now_ms)
-        connection.authorizer = allow(catalog.events, writes=False)
-
-    def query(self, query: Query, params: Parameters, most_rows: int, is_cancelled: Callable[[], bool]) -> Result:
-        self._guard.start(is_cancelled)
-        try:
-            program = self._catalog.program(query)
-            values = values_for(program.parameters, params)
-            fetched = fetch(self._connection, self._guard, program.sql, values, self._limits, most_rows)
-            check_sealed(self._connection)
-            types = program.returning.types if isinstance(program, SqliteStatement) and program.returning is not None else None
-            return result_of(fetched, types, self._catalog.find)
-        except Exception as why:  # noqa: BLE001  whatever it is, the client gets an error
-            error = judged(self._connection, why)
-            known = columns_in([query.tree], self._catalog.find)
-            raise (self._guard.rejection or with_position(failure_of(error, self._limits), [query.tree], known)) from error
-        finally:
-            self._guard.stop()
-
-    def stream(self, query: Query, params: Parameters, out: ResultStream, is_cancelled: Callable[[], bool]) -> None:
-        self._guard.start(lambda: is_cancelled() or out.is_closed)
-        try:
-            program = self._catalog.program(query)
-            values = values_for(program.parameters, params)
-            types = program.returning.types if isinstance(program, SqliteStatement) and program.returning is not None else None
-            for part in fetch_in_parts(self._connection, self._guard, program.sql, values, self._limits):
-                check_sealed(self._connection)
-                result = result_of(part, types, self._catalog.find)
-                out.put(result.columns, result.rows)
-                self._guard.begin_part()
-        except Exception as why:  # noqa: BLE001  whatever it is, the client gets an error
-            error = judged(self._connection, why)
-            known = columns_in([query.tree], self._catalog.find)
-            raise (self._guard.rejection or with_position(failure_of(error, self._limits), [query.tree], known)) from error
-        finally:
-            self._guard.stop()
-
-    def close(self) -> None:
-        abandon(self._connection)

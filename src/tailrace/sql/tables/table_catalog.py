@@ -12,9 +12,10 @@ from sqlglot import exp
 from tailrace.model.errors import OverloadedError
 from tailrace.model.limits import KIB, Limits
 from tailrace.model.table import Column, ColumnType, Table
-from tailrace.sql.statements import Query, Write
+from tailrace.sql.statements import Write
 from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.compile import program_of
+from tailrace.sql.tables.planned_writes import PlanCache, PlannedWrite
 from tailrace.sql.tables.programs import CompiledStatement, Program
 
 _CACHED_PROGRAMS = 512
@@ -33,6 +34,7 @@ class TableCatalog:
         self.types: dict[str, ColumnType] = {}
         """The types that statements cast to, by name."""
         self._programs: OrderedDict[int, tuple[exp.Expr, Program]] = OrderedDict()
+        self._plans: OrderedDict[int, tuple[PlannedWrite, PlanCache]] = OrderedDict()
         self._lock = threading.Lock()
 
     def find(self, name: str) -> Table | None:
@@ -52,7 +54,7 @@ class TableCatalog:
             self.columns.pop((table.name, column.name), None)
         self._clear_programs()
 
-    def program(self, statement: Write | Query) -> Program:
+    def program(self, statement: Write) -> Program:
         """Return the program of a statement, cached by its tree, which requests with the same text share."""
         if statement.compiled is not None:
             return self._checked(statement.compiled)
@@ -72,6 +74,16 @@ class TableCatalog:
                 self._programs.popitem(last=False)
         return program
 
+    def plans(self, program: PlannedWrite) -> PlanCache:
+        """Return the plans of a write, which are kept as long as its program. Called by the writer's thread only."""
+        found = self._plans.get(id(program))
+        if found is None:
+            found = program, PlanCache(program)
+            self._plans[id(program)] = found
+            if len(self._plans) > _CACHED_PROGRAMS:
+                self._plans.popitem(last=False)
+        return found[1]
+
     def _checked(self, compiled: CompiledStatement) -> Program:
         for table in compiled.tables:
             if self.find(table.name) != table:
@@ -84,3 +96,4 @@ class TableCatalog:
     def _clear_programs(self) -> None:
         with self._lock:
             self._programs.clear()
+            self._plans.clear()

@@ -7,7 +7,7 @@ thread writes (`writer`) and a few read (`readers`).
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -22,15 +22,16 @@ from tailrace.model.record import Message
 from tailrace.model.route import Route, RouteSnapshot
 from tailrace.model.table import Table
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
-from tailrace.sql.results import Result, ResultStream
-from tailrace.sql.statements import CreateTableStatement, Query, Write
+from tailrace.sql.results import Result
+from tailrace.sql.statements import CreateTableStatement, Write
 from tailrace.sql.tables.checkpoints import CheckpointTask
-from tailrace.sql.tables.jobs import RouteJob, SchemaJob, SnapshotJob, TableJob, WriteJob, size_of
-from tailrace.sql.tables.readers import TableReaders
+from tailrace.sql.tables.jobs import RouteJob, SchemaJob, SnapshotJob, TableJob, TransactionQuery, WriteJob, size_of
+from tailrace.sql.tables.readers import StoredRows, TableReaders, TableSnapshot
 from tailrace.sql.tables.rows import rebuild
 from tailrace.sql.tables.schema import checked_schema
 from tailrace.sql.tables.table_catalog import TableCatalog
 from tailrace.sql.tables.table_file import TableFile
+from tailrace.sql.tables.values import StoredValue
 from tailrace.sql.tables.writer import TableWriter
 from tailrace.sql.tables.writer_connection import WriterConnection
 
@@ -78,7 +79,7 @@ class Tables:
             asyncio.get_running_loop(),
         )
         self._snapshots = SnapshotTask(broker.changes, self._writer.queue.put)
-        self._readers = TableReaders(file, catalog, clock, limits, self._writer.damaged)
+        self._readers = TableReaders(file, limits, self._writer.damaged)
         self._checkpoints = CheckpointTask(
             file, catalog, broker.changes, limits, lambda: self._writer.behind, self._writer.damaged
         )
@@ -137,7 +138,7 @@ class Tables:
 
     async def write(
         self,
-        statements: Sequence[Write | Query],
+        statements: Sequence[Write | TransactionQuery],
         params: Sequence[Parameters] = (),
         messages: Sequence[Message] = (),
     ) -> list[Result]:
@@ -156,17 +157,21 @@ class Tables:
         self._writer.queue.put(WriteJob(tx, statements, given, messages, future, size_of(statements, given)))
         return await future
 
-    async def query(self, query: Query, params: Parameters = NO_PARAMETERS, *, most_rows: int | None = None) -> Result:
-        """Run a query over what is committed. Cancel the task to stop it."""
-        if self._writer.behind is not None:
-            raise self._writer.behind.afresh()
-        return await self._readers.run(query, params, self._limits.query_rows if most_rows is None else most_rows)
+    async def read_rows(self, sql: str, values: Sequence[StoredValue]) -> StoredRows:
+        """Return the rows of a statement of SQLite that reads few rows of what is committed."""
+        self._check()
+        return await self._readers.get(sql, values)
 
-    async def stream(self, query: Query, params: Parameters, out: ResultStream) -> None:
-        """Run a query with any number of rows, and write them to `out` as they are read."""
+    @contextmanager
+    def snapshot(self, is_cancelled: Callable[[], bool]) -> Iterator[TableSnapshot]:
+        """Return the rows of all tables as of one commit, for a query that runs in the calling thread."""
+        self._check()
+        with self._readers.snapshot(is_cancelled) as snapshot:
+            yield snapshot
+
+    def _check(self) -> None:
         if self._writer.behind is not None:
             raise self._writer.behind.afresh()
-        await self._readers.stream(query, params, out)
 
 
 class SnapshotTask:

@@ -94,6 +94,7 @@ def codec_of(type_: ColumnType) -> ColumnCodec:
             return ColumnCodec(_store_json, lambda kept: msgspec.json.decode(str(kept)))
         case "list":
             return _list_codec(type_.element or ColumnType("text"))
+    raise SqlError(f"a table can't have a column of the type {type_}", sqlstate="0A000")
 
 
 def json_form(type_: ColumnType, kept: StoredValue) -> object:

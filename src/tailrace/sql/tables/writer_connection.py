@@ -3,7 +3,8 @@
 Everything here runs in the writer's thread.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import apsw
@@ -15,14 +16,16 @@ from tailrace.model.ids import Offset, TableId
 from tailrace.model.limits import Limits
 from tailrace.model.route import RouteSnapshot
 from tailrace.model.table import Table
+from tailrace.sql.analysis.errors import AnalysisError
 from tailrace.sql.parameters import Parameters, is_many
 from tailrace.sql.results import Result
-from tailrace.sql.statements import Query, Write
+from tailrace.sql.statements import Write
 from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.change_recorder import ChangeRecorder
 from tailrace.sql.tables.database import abandon, allow, open_writer
 from tailrace.sql.tables.functions import register_functions
-from tailrace.sql.tables.jobs import WriteJob
+from tailrace.sql.tables.jobs import TransactionQuery, WriteJob
+from tailrace.sql.tables.planned_writes import PlannedWrite, failure_at, parameter_value
 from tailrace.sql.tables.programs import (
     FetchedRows,
     InsertRows,
@@ -33,12 +36,15 @@ from tailrace.sql.tables.programs import (
     fetch,
     result_of,
     rows_to_store,
+    value_for,
     values_for,
 )
+from tailrace.sql.tables.readers import StoredRows, read_parts
 from tailrace.sql.tables.rows import TableLog, TableRows
 from tailrace.sql.tables.table_catalog import TableCatalog
 from tailrace.sql.tables.table_file import TableFile, check_sealed, judged
 from tailrace.sql.tables.values import StoredValue, shown
+from tailrace.sql.tables.write_plans import WriteContext, WritePlan
 
 _SAVEPOINT = "client"
 _CHECKPOINT_PAGES = 4096
@@ -47,14 +53,17 @@ _CHECKPOINT_PAGES = 4096
 class _PreparedStatement(NamedTuple):
     """A statement of a transaction with its program and parameters."""
 
-    statement: Write | Query
-    program: Program
+    statement: Write | TransactionQuery
+    program: Program | None
+    """`None` for a query."""
     given: Sequence[Parameters]
     """The parameters of each run."""
 
     @property
     def is_single(self) -> bool:
         """Whether SQLite runs it in one step."""
+        if isinstance(self.program, PlannedWrite):
+            return False
         rows = len(self.program.rows) if isinstance(self.program, InsertRows) else 1
         return rows * len(self.given) == 1
 
@@ -155,7 +164,11 @@ class WriterConnection:
         """Run one transaction of a client within the group's transaction. It is rolled back if it raises."""
         job.results, job.firsts = [], []
         steps = [
-            _PreparedStatement(statement, self._catalog.program(statement), _given(statement, params))
+            _PreparedStatement(
+                statement,
+                self._catalog.program(statement) if isinstance(statement, Write) else None,
+                _given(statement, params),
+            )
             for statement, params in zip(job.statements, job.params, strict=True)
         ]
         mark = self.recorder.transaction(job.tx)
@@ -227,16 +240,57 @@ class WriterConnection:
 
     def _run_step(self, step: "_PreparedStatement") -> Result:
         statement, program, given = step
+        if not isinstance(statement, Write) or program is None:
+            return statement.run(self)  # type: ignore[union-attr]
         self._is_internal = False
         try:
+            if isinstance(program, PlannedWrite):
+                self._is_internal = True
+                return self._run_plans(program, given)
             if isinstance(program, InsertRows):
                 return self._insert(program, given)
-            if isinstance(statement, Query):
-                fetched = self._fetch(program, given[0], self._limits.query_rows)
-                return result_of(fetched, program.returning.types if program.returning else None, self._catalog.find)
             return self._change(statement, program, given)
         finally:
             self._is_internal = True
+
+    def _run_plans(self, program: PlannedWrite, given: Sequence[Parameters]) -> Result:
+        """Run a planned statement once for each set of parameters."""
+        cache = self._catalog.plans(program)
+        context = WriteContext(
+            self._connection,
+            self._catalog.events[program.table.name],
+            self.recorder,
+            self._guard.check,
+            self._limits.frame_bytes,
+        )
+        now = datetime.fromtimestamp(self._guard.now_ms() / 1000, UTC)
+        affected = 0
+        rows: list[tuple[object, ...]] = []
+        plan: WritePlan | None = None
+        # The plan records what it changes.
+        self._connection.preupdate_hook(None)
+        try:
+            for params in given:
+                values = [value_for(name, params) for name in program.parameters]
+                plan = cache.plan(values, self._catalog.find)
+                outcome = plan.run(context, [parameter_value(value) for value in values], now)
+                affected += outcome.affected
+                rows += outcome.rows
+        except AnalysisError as error:
+            raise failure_at(error, program) from None
+        finally:
+            self._connection.preupdate_hook(self.recorder.hook)
+        columns, kind = (plan.columns, plan.kind) if plan is not None else ((), "insert")
+        most = self._limits.query_rows
+        return Result(columns, rows[:most], f"{kind.upper()} {affected}", affected, truncated=len(rows) > most)
+
+    def read(self, sql: str, values: Sequence[StoredValue], sized: Sequence[int] = ()) -> Iterator[StoredRows]:
+        """Yield rows as the transaction sees them, in parts of bounded size."""
+        return read_parts(self._connection, sql, values, sized)
+
+    def check(self) -> None:
+        """Raise if the transaction must stop."""
+        self._guard.check()
 
     def _change(self, statement: Write, program: SqliteStatement, given: Sequence[Parameters]) -> Result:
         connection = self._connection
@@ -300,11 +354,11 @@ class WriterConnection:
         return result._replace(status=f"{kind.upper()} {affected}", affected=affected)
 
 
-def _is_many(statement: Write | Query, params: Parameters) -> bool:
+def _is_many(statement: Write | TransactionQuery, params: Parameters) -> bool:
     return isinstance(statement, Write) and (statement.rows is not None or is_many(params, statement))
 
 
-def _given(statement: Write | Query, params: Parameters) -> Sequence[Parameters]:
+def _given(statement: Write | TransactionQuery, params: Parameters) -> Sequence[Parameters]:
     """Return the parameters of each run of the statement."""
     return params if _is_many(statement, params) else [params]  # type: ignore[return-value]
 

@@ -114,7 +114,6 @@ ESCAPES = [
     "CREATE TABLE _tailrace.tables (id INTEGER PRIMARY KEY)",
     "DELETE FROM t WHERE (SELECT count(*) FROM _tailrace.tables) > 0",
     "DELETE FROM t WHERE (SELECT count(*) FROM sqlite_master) > 0",
-    "WITH sqlite_master AS (SELECT 1) SELECT count(*) FROM sqlite_master, t",
     "CREATE TABLE system.x (id INTEGER PRIMARY KEY)",
     "CREATE TABLE _changes.x (id INTEGER PRIMARY KEY)",
     "CREATE TOPIC _routes",
@@ -215,15 +214,14 @@ def nested(depth: int) -> list[object]:
 
 
 def test_parameters_of_a_query_hold_only_so_many_values(prepared: SharedSql) -> None:
-    for value in ([1] * 1_001, [[1] * 600, [2] * 600]):
-        with pytest.raises(LimitExceededError, match="statement_nodes"):
+    for value in ([1] * 20_001, [[1] * 12_000, [2] * 12_000]):
+        with pytest.raises(LimitExceededError, match="query_nodes"):
             prepared.run("SELECT ?", [value])
 
 
 @pytest.mark.parametrize(
     ("text", "params"),
     [
-        (f"SELECT json('{DEEP}')", ()),
         (f"SELECT '{DEEP}'::json", ()),
         ("SELECT (?)::json", [DEEP]),
         ("SELECT ?", [nested(900)]),

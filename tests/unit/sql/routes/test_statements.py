@@ -49,7 +49,7 @@ async def explained(sql: SqlClient, clauses: str) -> tuple[list[dict[str, Any]],
         (
             "ON INSERT WHERE (is_visible = true AND channel_id = 42) WITH (payload = 'key')",
             ("insert",),
-            "is_visible = TRUE AND channel_id = 42",
+            "is_visible = true AND channel_id = 42",
             (),
             "key",
         ),

@@ -43,13 +43,13 @@ async def filled(sql: Asker, store: ReadCounter, *, is_known: bool = True) -> in
         ("partition = 1", 1000, 100),
         ("partition IN (1, 7)", 1000, 100),
         ("partition = 5", 0, 0),
-        ("1 = partition AND offset >= 990", 10, 1),
-        ("partition = 0 AND offset BETWEEN 100 AND 119", 20, 3),
-        ("partition = 0 AND offset < 20", 20, 3),
-        ("partition = 0 AND offset IN (500, 505)", 2, 1),
-        ("(partition = 0 AND (offset > 500 AND offset <= 510))", 10, 2),
-        ("partition = 0 AND offset = 10 + 5 * 2", 1, 1),
-        ("offset >= 995", 10, 2),
+        ('1 = partition AND "offset" >= 990', 10, 1),
+        ('partition = 0 AND "offset" BETWEEN 100 AND 119', 20, 3),
+        ('partition = 0 AND "offset" < 20', 20, 3),
+        ('partition = 0 AND "offset" IN (500, 505)', 2, 1),
+        ('(partition = 0 AND ("offset" > 500 AND "offset" <= 510))', 10, 2),
+        ('partition = 0 AND "offset" = 10 + 5 * 2', 1, 1),
+        ('"offset" >= 995', 10, 2),
         ("cursor >= 1990", 10, 1 + 15),
         ("cursor BETWEEN 1000 AND 1019", 20, 2 + 30),
         ("timestamp >= '2020-09-13 12:28:15'", 100, 10),
@@ -59,7 +59,7 @@ async def filled(sql: Asker, store: ReadCounter, *, is_known: bool = True) -> in
         ("timestamp < '2020-09-13 12:26:45'", 100, 10),
         ("timestamp BETWEEN '2020-09-13 12:27:30' AND '2020-09-13 12:27:31.5' AND partition = 1", 20, 2),
         ("timestamp < '2020-09-13 12:26:39'", 0, 0),
-        ("offset < 10 AND value LIKE 'v%' AND length(key) = 1", 20, 2),
+        ("\"offset\" < 10 AND value LIKE 'v%' AND length(key) = 1", 20, 2),
     ],
 )
 @on_loop
@@ -76,11 +76,11 @@ async def test_conditions_on_the_place_of_records_bound_what_is_read(where: str,
 @pytest.mark.parametrize(
     ("where", "rows"),
     [
-        ("partition = 0 OR offset < 10", 1010),
-        ("NOT offset >= 10", 20),
-        ("offset + 0 < 10", 20),
+        ('partition = 0 OR "offset" < 10', 1010),
+        ('NOT "offset" >= 10', 20),
+        ('"offset" + 0 < 10', 20),
         ("partition <> 0", 1000),
-        ("offset > partition + 994", 9),
+        ('"offset" > partition + 994', 9),
     ],
 )
 @on_loop
@@ -99,7 +99,7 @@ async def test_a_limit_without_an_order_ends_the_reading() -> None:
     async with asking(store) as sql:
         size = await filled(sql, store)
         store.read_bytes = 0
-        assert await sql.column("SELECT offset FROM t LIMIT 5") == [0, 1, 2, 3, 4]
+        assert await sql.column('SELECT "offset" FROM t LIMIT 5') == [0, 1, 2, 3, 4]
         assert await sql.column("SELECT length(value) FROM t LIMIT 1") == [1000]
         assert store.read_bytes < size / 4
 
@@ -123,12 +123,12 @@ async def test_conditions_around_a_subquery_do_not_bound_it() -> None:
     store = ReadCounter()
     async with asking(store) as sql:
         await filled(sql, store)
-        assert await sql.value("SELECT count(*) FROM (SELECT offset + 990 AS offset FROM t) s WHERE offset >= 1980") == 20
+        assert await sql.value('SELECT count(*) FROM (SELECT "offset" + 990 AS "offset" FROM t) s WHERE "offset" >= 1980') == 20
         assert (
-            await sql.value("SELECT count(*) FROM t x WHERE EXISTS (SELECT 1 FROM t WHERE offset < 1 AND x.key = t.key)")
+            await sql.value('SELECT count(*) FROM t x WHERE EXISTS (SELECT 1 FROM t WHERE "offset" < 1 AND x.key = t.key)')
             == 2000
         )
-        assert await sql.value("SELECT count(*) FROM t AS o(offset, partition) WHERE offset = 1") == 1000
+        assert await sql.value('SELECT count(*) FROM t AS o("offset", partition) WHERE "offset" = 1') == 1000
 
 
 @on_loop
@@ -139,7 +139,7 @@ async def test_late_records_are_found_by_their_time_wherever_they_are() -> None:
         for time in (5_000, 9_000, 1_000, 7_000):
             batch = encode_batch([Record(None, b"%d" % time, (), time), Record(None, b"old", (), 10)])
             store.commit(Changes(appends=(Append(PartitionId(topic.id, 0), batch, 2, time),)))
-        text = "SELECT value FROM t WHERE timestamp BETWEEN '1970-01-01 00:00:01' AND '1970-01-01 00:00:08' ORDER BY offset"
+        text = "SELECT value FROM t WHERE timestamp BETWEEN '1970-01-01 00:00:01' AND '1970-01-01 00:00:08' ORDER BY cursor"
         assert await sql.column(text) == ["5000", "1000", "7000"]
         assert await sql.value("SELECT count(*) FROM t WHERE timestamp < '1970-01-01 00:00:01'") == 4
 
@@ -165,7 +165,7 @@ async def test_times_of_append_bound_a_query_on_both_sides() -> None:
         for time in range(3):
             batch = encode_batch([Record(None, b"\xff" * 10, (), 5)], append_time=time * 1000)
             store.commit(Changes(appends=(Append(PartitionId(topic.id, 0), batch, 1, time * 1000),)))
-        assert await sql.column("SELECT offset FROM t WHERE timestamp = '1970-01-01 00:00:01'") == [1]
+        assert await sql.column("SELECT \"offset\" FROM t WHERE timestamp = '1970-01-01 00:00:01'") == [1]
 
 
 @on_loop
@@ -174,6 +174,6 @@ async def test_what_lies_before_the_start_of_a_partition_is_not_shown() -> None:
     async with asking(store) as sql:
         await filled(sql, store)
         await sql.broker.retention.delete_before("t", 0, Offset(995))
-        assert await sql.column("SELECT offset FROM t WHERE partition = 0") == [995, 996, 997, 998, 999]
+        assert await sql.column('SELECT "offset" FROM t WHERE partition = 0') == [995, 996, 997, 998, 999]
         assert await sql.value("SELECT count(*) FROM t") == 1005
         assert await sql.value("SELECT min(cursor) FROM t WHERE partition = 0 AND cursor >= 0") == 1985

@@ -37,7 +37,7 @@ async def filled(sql: Asker) -> None:
 async def asked(sql: Asker, store: ReadCounter, where: str) -> tuple[list[object], int]:
     """The offsets that a query finds, and the bytes that it read."""
     before = store.read_bytes
-    found = await sql.column(f"SELECT offset FROM t WHERE {where} ORDER BY offset")
+    found = await sql.column(f'SELECT "offset" FROM t WHERE {where} ORDER BY "offset"')
     return found, store.read_bytes - before
 
 
@@ -102,7 +102,7 @@ async def test_records_of_a_batch_are_shown_once_when_only_some_of_its_offsets_w
         await sql.broker.topics.create("t")
         await append(sql, *[9] * 10, value=b"small")
         await append(sql, 1, 9, value=b"small")
-        assert (await asked(sql, store, f"{until(5)} AND offset BETWEEN 4 AND 6"))[0] == []
+        assert (await asked(sql, store, f'{until(5)} AND "offset" BETWEEN 4 AND 6'))[0] == []
         assert (await asked(sql, store, until(5)))[0] == [10]
         assert (await asked(sql, store, until(10)))[0] == list(range(12))
 

@@ -70,13 +70,13 @@ async def test_columns_can_be_named_with_their_topic() -> None:
 
 
 @on_loop
-async def test_json_is_reached_by_name_path_and_number() -> None:
+async def test_json_is_reached_by_name_and_path() -> None:
     async with asking() as sql:
         await with_orders(sql.broker, 2)
-        text = """SELECT value ->> 'id', value ->> '$.id', value -> 'customer' ->> 'name', value -> 'customer',
+        text = """SELECT value ->> 'id', value #>> '{customer,name}', value -> 'customer' ->> 'name', value -> 'customer',
             (value ->> 'amount')::decimal(10, 2) * 2 FROM orders WHERE value ->> 'id' = '1'"""
         ((by_name, by_path, nested, whole, doubled),) = await sql.rows(text)
-        assert (by_name, by_path, nested, whole, str(doubled)) == ("1", "1", "c1", {"name": "c1"}, "3.00")
+        assert (by_name, by_path, nested, whole, str(doubled)) == ("1", "c1", "c1", {"name": "c1"}, "3.00")
 
 
 @on_loop
@@ -85,7 +85,7 @@ async def test_what_is_no_json_gives_null_and_fails_nothing() -> None:
         await sql.broker.topics.create("app.orders")
         values = [b'{"id":1}', b"plain", b"\xff\x00", None, b'{"id":', b"[1,2]"]
         await sql.broker.publisher.publish([Message("app.orders", value) for value in values])
-        assert await sql.column("SELECT value ->> 'id' FROM app.orders ORDER BY offset") == ["1", None, None, None, None, None]
+        assert await sql.column("SELECT value ->> 'id' FROM app.orders ORDER BY cursor") == ["1", None, None, None, None, None]
         assert await sql.value("SELECT count(*) FROM app.orders WHERE (value ->> 'id')::int = 1") == 1
 
 
@@ -94,11 +94,11 @@ async def test_bytes_are_shown_in_hexadecimal_and_given_as_they_are_when_named()
     async with asking() as sql:
         await sql.broker.topics.create("app.orders")
         await sql.broker.publisher.publish([Message("app.orders", b"\x00\xff", key=b"\xfe"), Message("app.orders", None)])
-        assert await sql.rows("SELECT key, value, key_bytes, value_bytes FROM app.orders ORDER BY offset") == [
+        assert await sql.rows("SELECT key, value, key_bytes, value_bytes FROM app.orders ORDER BY cursor") == [
             ("\\xfe", "\\x00ff", b"\xfe", b"\x00\xff"),
             (None, None, None, None),
         ]
-        assert await sql.value("SELECT offset FROM app.orders WHERE value_bytes = ?", [b"\x00\xff"]) == 0
+        assert await sql.value('SELECT "offset" FROM app.orders WHERE value_bytes = ?', [b"\x00\xff"]) == 0
 
 
 @on_loop
@@ -116,9 +116,9 @@ async def test_headers_are_json() -> None:
 async def test_parameters_are_values_whatever_they_hold() -> None:
     async with asking() as sql:
         await with_orders(sql.broker)
-        assert await sql.column("SELECT offset FROM orders WHERE key = ? AND partition = ?", ["k3", 1]) == [1]
+        assert await sql.column('SELECT "offset" FROM orders WHERE key = ? AND partition = ?', ["k3", 1]) == [1]
         hostile = "k3' OR '1'='1"
-        assert await sql.column("SELECT offset FROM orders WHERE key = :key", {"key": hostile}) == []
+        assert await sql.column('SELECT "offset" FROM orders WHERE key = :key', {"key": hostile}) == []
         assert await sql.rows("SELECT :a, :b, :c, :d", {"a": hostile, "b": None, "c": [1, 2], "d": "nul\0"}) == [
             (hostile, None, [1, 2], "nul\0")
         ]
@@ -138,7 +138,7 @@ async def test_windows_aggregates_ctes_and_set_operations_work() -> None:
             SELECT p, count(*), sum(amount), max(amount) FROM amounts GROUP BY p HAVING sum(amount) > 1 ORDER BY p"""
         ) == [(0, 2, 3.0, 2.5), (1, 2, 5.0, 3.5)]
         assert await sql.rows(
-            "SELECT key, row_number() OVER (PARTITION BY partition ORDER BY offset DESC) FROM orders ORDER BY key"
+            'SELECT key, row_number() OVER (PARTITION BY partition ORDER BY "offset" DESC) FROM orders ORDER BY key'
         ) == [("k0", 2), ("k1", 2), ("k2", 1), ("k3", 1)]
         assert await sql.column("SELECT key FROM orders WHERE partition = 0 UNION SELECT 'other' ORDER BY 1") == [
             "k0",
@@ -163,8 +163,8 @@ async def test_a_topic_can_be_joined_with_itself() -> None:
 async def test_a_whole_row_and_renamed_columns_are_complete() -> None:
     async with asking() as sql:
         await with_orders(sql.broker, 1)
-        row = await sql.value("SELECT o FROM orders o")
-        assert isinstance(row, dict) and list(row) == [*COLUMNS, "message_id"] and row["key"] == "k0"
+        row = await sql.value("SELECT to_jsonb(o) FROM orders o")
+        assert isinstance(row, dict) and row.keys() == {*COLUMNS, "message_id"} and row["key"] == "k0"
         assert await sql.rows("SELECT c, a FROM orders AS o(a, b, c) WHERE b = 0") == [(0, 0)]
 
 
@@ -187,10 +187,10 @@ async def test_records_of_open_and_aborted_transactions_are_not_seen() -> None:
         await append(sql.broker, raw(TOPIC, 0, b"plain"))
         still = await started(sql.broker, "still")
         await still.write(0, b"open")
-        assert await sql.rows("SELECT offset, value FROM t") == [(2, "plain")]
+        assert await sql.rows('SELECT "offset", value FROM t') == [(2, "plain")]
         assert await sql.value("SELECT count(*) FROM t") == 1
         await still.commit()
-        assert await sql.column("SELECT value FROM t ORDER BY offset") == ["plain", "open"]
+        assert await sql.column("SELECT value FROM t ORDER BY cursor") == ["plain", "open"]
 
 
 @on_loop
@@ -208,8 +208,8 @@ async def test_more_rows_than_the_limit_are_cut_off_and_that_is_told() -> None:
 @pytest.mark.parametrize(
     ("text", "error", "said"),
     [
-        ("SELECT nope FROM orders", SqlError, "line 1, column 8: there is no column nope"),
-        ("SELECT key\n  FROM orders\n WHERE nope > 1", SqlError, "line 3, column 8: there is no column nope"),
+        ("SELECT nope FROM orders", SqlError, 'line 1, column 8: column "nope" does not exist'),
+        ("SELECT key\n  FROM orders\n WHERE nope > 1", SqlError, 'line 3, column 8: column "nope" does not exist'),
         ("SELECT * FROM app.nothing", UnknownTableError, "line 1, column 15: there is no table, topic or alias 'app.nothing'"),
         ("SELECT sum(key) FROM orders", SqlError, "sum"),
         ("SELECT key::int FROM orders", SqlError, "k0"),

@@ -29,7 +29,7 @@ def session() -> Iterator[DuckDbSession]:
 
 def count(session: DuckDbSession, text: str = "SELECT count(*) FROM n") -> int:
     session.begin()
-    _, _, batches = session.run(text, {"n": Numbers()})
+    _, batches = session.run(text, {"n": Numbers()})
     return int(pa.Table.from_batches(list(batches)).column(0)[0].as_py())
 
 

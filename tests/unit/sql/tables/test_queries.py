@@ -87,12 +87,12 @@ async def test_rows_hold_values_of_the_types_of_their_columns(tmp_path: Path) ->
         ("SELECT max(at) FROM shop.sales", datetime(2026, 2, 1, 12, 30, 15, 250_000, tzinfo=UTC)),
         ("SELECT at + INTERVAL '1 day 30 minutes' FROM shop.sales WHERE id = 1", datetime(2026, 1, 2, 10, 30, tzinfo=UTC)),
         ("SELECT at - INTERVAL '2' HOUR FROM shop.sales WHERE id = 1", datetime(2026, 1, 1, 8, tzinfo=UTC)),
-        ("SELECT day + INTERVAL '1 month' FROM shop.sales WHERE id = 1", date(2026, 2, 28)),
+        ("SELECT day + INTERVAL '1 month' FROM shop.sales WHERE id = 1", datetime(2026, 2, 28, tzinfo=UTC)),
         ("SELECT day + 1 FROM shop.sales WHERE id = 1", date(2026, 2, 1)),
         ("SELECT day - DATE '2026-01-01' FROM shop.sales WHERE id = 1", 30),
         ("SELECT date_trunc('month', at) FROM shop.sales WHERE id = 2", datetime(2026, 2, 1, tzinfo=UTC)),
-        ("SELECT extract(epoch FROM at) FROM shop.sales WHERE id = 1", 1767261600.0),
-        ("SELECT extract(dow FROM day) FROM shop.sales WHERE id = 1", 6),
+        ("SELECT extract(epoch FROM at) FROM shop.sales WHERE id = 1", Decimal("1767261600.000000")),
+        ("SELECT extract(dow FROM day) FROM shop.sales WHERE id = 1", Decimal(6)),
         ("SELECT at::date FROM shop.sales WHERE id = 1", date(2026, 1, 1)),
         ("SELECT count(*) FROM shop.sales WHERE at < now()", 0),
         # Text.
@@ -107,7 +107,7 @@ async def test_rows_hold_values_of_the_types_of_their_columns(tmp_path: Path) ->
         ("SELECT count(*) FROM shop.sales WHERE amount NOT BETWEEN 5 AND 10 AND paid IS NOT TRUE", 1),
         ("SELECT count(*) FROM shop.sales WHERE day IS DISTINCT FROM '2026-01-31'", 2),
         ("SELECT count(*) FROM shop.sales WHERE item LIKE lower('I') || '%'", 1),
-        ("SELECT upper('straße') || lower('É')", "STRASSEé"),
+        ("SELECT upper('straße') || lower('É')", "STRAßEé"),
         ("SELECT id FROM shop.sales ORDER BY ref LIMIT 1", 1),
         # Others.
         (f"SELECT id FROM shop.sales WHERE ref = '{U.upper()}'", 1),
@@ -116,7 +116,7 @@ async def test_rows_hold_values_of_the_types_of_their_columns(tmp_path: Path) ->
         ("SELECT paid AND weight > 1 FROM shop.sales WHERE id = 1", True),
         ("SELECT paid::text FROM shop.sales WHERE id = 2", "false"),
         ("SELECT note -> 'a' -> 'b' FROM shop.sales WHERE id = 1", [1, 2]),
-        ("SELECT note ->> 'a' FROM shop.sales WHERE id = 1", '{"b":[1,2]}'),
+        ("SELECT note ->> 'a' FROM shop.sales WHERE id = 1", '{"b": [1, 2]}'),
         ("SELECT encode(raw, 'base64') FROM shop.sales WHERE id = 1", "AP8="),
         ("SELECT coalesce(day, DATE '2000-01-01') FROM shop.sales WHERE id = 3", date(2000, 1, 1)),
         ("SELECT CASE WHEN id = 3 THEN amount END FROM shop.sales ORDER BY id DESC LIMIT 1", Decimal("100.00")),
@@ -181,7 +181,6 @@ async def test_parameters_are_values_and_never_sql(tmp_path: Path) -> None:
         "SELECT nope FROM shop.sales",
         'SELECT "nope" FROM shop.sales',
         "SELECT nope(1) FROM shop.sales",
-        "SELECT at - at FROM shop.sales",
         "SELECT amount / 0 FROM shop.sales",
         "SELECT CAST('x' AS integer) FROM shop.sales",
         "SELECT id FROM shop.sales WHERE at > 'soon'",
@@ -276,9 +275,9 @@ async def test_rows_beyond_the_limit_are_cut_off_and_that_is_told(tmp_path: Path
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT group_concat(a.i || b.i) FROM n a, n b, n c",
+        "SELECT string_agg(a.i::text || b.i, ',') FROM n a, n b, n c",
         "SELECT a.i, b.i, c.i FROM n a, n b, n c ORDER BY b.i + c.i",
-        "SELECT a.i || b.i || c.i FROM n a, n b, n c",
+        "SELECT a.i::text || b.i || c.i FROM n a, n b, n c",
     ],
 )
 @on_loop

@@ -1,18 +1,19 @@
-"""SELECT, INSERT, UPDATE and DELETE: parsed by sqlglot, then checked against a list of clauses and a strict grammar.
+"""INSERT, UPDATE and DELETE: parsed by sqlglot, then checked against a list of clauses and a strict grammar.
 
 Only the clauses listed here are accepted; others that sqlglot knows (INTO, locks, samples, hints, pivots ...) are rejected by
 name. The engines check functions and columns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token
 
 from tailrace.model.errors import SqlError, SqlSyntaxError, UnsupportedSqlError
 from tailrace.model.route import Operation
+from tailrace.model.table import Table
 from tailrace.sql.dialect import parse_statement
-from tailrace.sql.statements import Query, Statement, Write
+from tailrace.sql.statements import Write
 from tailrace.sql.strict.statements import check_statement
 from tailrace.sql.syntax_trees import TextPosition, is_cte, name_of, position_of, position_of_token
 
@@ -42,8 +43,8 @@ _CLAUSE_NAMES = {
 _WRITES: dict[type[exp.Expression], Operation] = {exp.Insert: "insert", exp.Update: "update", exp.Delete: "delete"}
 
 
-def query_or_write(tokens: Sequence[Token], text: str, source: str) -> Statement:
-    """Parse a query or a write. `source` is the whole text of the request, to which positions refer."""
+def parse_write(tokens: Sequence[Token], text: str, source: str) -> Write:
+    """Parse an INSERT, UPDATE or DELETE. `source` is the whole text of the request, to which positions refer."""
     tree = parse_statement(tokens, source)
     position = position_of_token(tokens[0], source)
     _check_depth(tree, position)
@@ -51,23 +52,36 @@ def query_or_write(tokens: Sequence[Token], text: str, source: str) -> Statement
     check_statement(tokens, source)
     parameters = tuple(dict.fromkeys(sorted((node.name for node in tree.find_all(exp.Placeholder)), key=_by_number)))
     kind = _WRITES.get(type(tree))
-    if kind is not None:
-        return Write(text=text, kind=kind, target=_target(tree, position), tree=tree, parameters=parameters)
-    if not isinstance(tree, exp.Query | exp.Values):
+    if kind is None:
         raise UnsupportedSqlError(f"{tokens[0].text.upper()} can't be used like this; see docs/reference/sql.md", *position)
-    return query_of(tree, text, parameters)
+    return Write(text=text, kind=kind, target=_target(tree, position), tree=tree, parameters=parameters)
 
 
-def query_of(tree: exp.Expression, text: str, parameters: Sequence[str]) -> Query:
-    tables = list(tree.find_all(exp.Table))
-    named = [name_of(table) for table in tables if not isinstance(table.this, exp.Func) and not is_cte(table)]
-    return Query(
-        text=text,
-        tree=tree,
-        sources=tuple(dict.fromkeys(named)),
-        has_functions=any(isinstance(table.this, exp.Func) for table in tables),
-        parameters=parameters,
-    )
+def has_query(write: Write) -> bool:
+    """Return whether an INSERT inserts something else than plain values."""
+    source = write.tree.expression
+    if write.kind != "insert" or not isinstance(source, exp.Expression):
+        return False
+    return not isinstance(source, exp.Values) or not all(is_plain(cell) for row in source.expressions for cell in cells(row))
+
+
+def cells(row: exp.Expr) -> Sequence[exp.Expr]:
+    """Return the values of a row of VALUES."""
+    return row.expressions if isinstance(row, exp.Tuple) else [row]
+
+
+def is_plain(cell: exp.Expr) -> bool:
+    """Return whether a value is a constant or a parameter."""
+    if isinstance(cell, exp.Neg):
+        return isinstance(cell.this, exp.Literal)
+    return isinstance(cell, exp.Literal | exp.Null | exp.Boolean | exp.Placeholder)
+
+
+def reads_only_tables(write: Write, find: Callable[[str], Table | None]) -> bool:
+    """Return whether the query of an INSERT reads tables alone, or nothing."""
+    source = write.tree.expression
+    named = [table for table in write.tree.find_all(exp.Table) if table is not source and not is_cte(table)]
+    return all(not isinstance(table.this, exp.Func) and find(name_of(table)) is not None for table in named)
 
 
 def _by_number(name: str) -> tuple[int, str]:

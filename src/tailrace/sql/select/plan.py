@@ -1,0 +1,396 @@
+"""Plans queries: analyzes them as PostgreSQL does, writes them for DuckDB, and says what they read.
+
+The names in a query are looked up on the event loop (`names_in`); the rest needs no state of the server and runs in the thread
+of the query.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+import msgspec
+import pyarrow as pa
+
+from tailrace.model.errors import LimitExceededError, SqlError, TailraceError, UnknownTableError, UnsupportedSqlError
+from tailrace.model.limits import Limits
+from tailrace.model.suggestions import did_you_mean
+from tailrace.model.table import Table
+from tailrace.sql.analysis.errors import INVALID_TEXT, UNDEFINED_TABLE, AnalysisError, UnsupportedError
+from tailrace.sql.analysis.queries import QueryAnalyzer, RelationColumn
+from tailrace.sql.analysis.tree import AnalyzedQuery, Constant, Expression, NamedRelation, Parameter
+from tailrace.sql.analysis.types import (
+    BOOL,
+    BYTEA,
+    DATE,
+    FLOAT8,
+    INT4,
+    INT8,
+    JSONB,
+    NUMERIC,
+    TEXT,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    UNKNOWN,
+    SqlType,
+    of_column,
+)
+from tailrace.sql.analysis.types import (
+    UUID as UUID_TYPE,
+)
+from tailrace.sql.duckdb.render import DuckDbRenderer
+from tailrace.sql.select.changes import META_COLUMNS, TOPIC_COLUMNS_READ, changes_sql
+from tailrace.sql.select.sources import (
+    CHANGE_SCAN_COLUMNS,
+    SCAN_COLUMNS,
+    BoundValues,
+    ColumnCondition,
+    ScanCondition,
+    UnknownValueError,
+    is_constant,
+    scan_conditions,
+    uses_of,
+    value_of,
+)
+from tailrace.sql.select.system import NAMESPACE, SYSTEM_TABLES
+from tailrace.sql.statements import Query
+
+CHANGES_FUNCTION = "table_changes"
+_INT4_END = 1 << 31
+_INT8_END = 1 << 63
+_ARROW_TYPES: dict[pa.DataType, SqlType] = {
+    pa.bool_(): BOOL,
+    pa.int16(): SqlType("int2"),
+    pa.int32(): INT4,
+    pa.int64(): INT8,
+    pa.float64(): FLOAT8,
+    pa.string(): TEXT,
+    pa.binary(): BYTEA,
+    pa.timestamp("us"): TIMESTAMPTZ,
+    pa.json_(): JSONB,
+    pa.list_(pa.string()): TEXT.array,
+}
+
+RelationKind = Literal["topic", "system", "table"]
+
+
+class FoundRelation(NamedTuple):
+    """What a name in FROM refers to."""
+
+    kind: RelationKind
+    name: str
+    columns: Sequence[RelationColumn]
+    table: Table | None = None
+
+
+class PlannedScan(NamedTuple):
+    """A relation that a query reads, with what it needs of it."""
+
+    name: str
+    """What DuckDB calls it."""
+    relation: FoundRelation
+    changes_of: Table | None
+    """The table whose change topic is read."""
+    columns: Sequence[str]
+    conditions: Sequence[ScanCondition]
+    """Conditions that become bounds of a topic."""
+    where: Sequence[tuple[ColumnCondition, Sequence[object]]]
+    """Conditions on the columns of a table, with the values of their constants."""
+
+
+class QueryPlan(NamedTuple):
+    text: str
+    """The query in DuckDB's SQL."""
+    names: Sequence[str]
+    types: Sequence[SqlType]
+    scans: Sequence[PlannedScan]
+    bounds: Sequence[BoundValues]
+    """The values of the conditions of each scan."""
+
+
+class _Changes(NamedTuple):
+    table: Table
+    low: Expression | None
+    high: Expression | None
+
+
+class QueryPlanner:
+    """Plans one query with its parameters. `found` has what its names refer to."""
+
+    def __init__(
+        self,
+        query: Query,
+        parameters: Sequence[object],
+        found: Mapping[str, FoundRelation],
+        known_names: Sequence[str],
+        now: datetime,
+        limits: Limits,
+    ) -> None:
+        self._query = query
+        self._found = found
+        self._known_names = known_names
+        self._now = now
+        self._changes: dict[str, _Changes] = {}
+        _check_size(parameters, limits)
+        self._types = [parameter_type(value) for value in parameters]
+        self._parameters = [_as_parameter(value, kind) for value, kind in zip(parameters, self._types, strict=True)]
+
+    def plan(self, most_rows: int | None) -> QueryPlan:
+        """Return the plan. A limit of rows is added to the query if it has none that is lower."""
+        analyzer = QueryAnalyzer(self._columns_of, self._types, self._function)
+        try:
+            return self._plan(analyzer, analyzer.analyze(self._query.tree), most_rows)
+        except AnalysisError as error:
+            raise self._error(error) from error
+        except RecursionError as error:
+            place = self._query.line, self._query.column
+            raise SqlError("the query is nested too deeply; split it into smaller ones", *place, sqlstate="54001") from error
+
+    def _plan(self, analyzer: QueryAnalyzer, query: AnalyzedQuery, most_rows: int | None) -> QueryPlan:
+        uses = uses_of(query, analyzer.relations)
+        renderer = DuckDbRenderer(self._parameters, self._now)
+        scans = []
+        sources = {}
+        for relation in analyzer.relations:
+            columns, conditions = uses[relation.number]
+            changes = self._changes.get(relation.name)
+            if changes is None:
+                scans.append(self._scan(relation, columns, conditions))
+                continue
+            scan = self._changes_scan(relation, changes, conditions)
+            scans.append(scan)
+            cursors = [None if one is None else renderer.expression(one) for one in (changes.low, changes.high)]
+            sources[relation.number] = f"({changes_sql(changes.table, scan.name, sorted(columns), *cursors)})"
+        text = _limited(query, DuckDbRenderer(self._parameters, self._now, sources), most_rows, self._parameters)
+        bounds = [BoundValues(scan.conditions, self._parameters, renderer) for scan in scans]
+        return QueryPlan(text, query.names, query.types, scans, bounds)
+
+    def _scan(self, relation: NamedRelation, used: set[str], conditions: Sequence[ColumnCondition]) -> PlannedScan:
+        found = self._relation(relation.name)
+        columns = [column.name for column in found.columns if column.name in used]
+        name = f"scan_{relation.number}"
+        if found.kind == "topic":
+            bounds = scan_conditions(conditions, SCAN_COLUMNS)
+            # A column that is known without decoding the records.
+            return PlannedScan(name, found, None, columns or ["partition"], bounds, ())
+        if found.kind == "table":
+            return PlannedScan(name, found, None, columns, (), list(self._known_conditions(conditions)))
+        return PlannedScan(name, found, None, columns, (), ())
+
+    def _known_conditions(self, conditions: Sequence[ColumnCondition]) -> Iterator[tuple[ColumnCondition, Sequence[object]]]:
+        for condition in conditions:
+            try:
+                yield condition, [value_of(one, self._parameters) for one in condition.constants]
+            except UnknownValueError:
+                continue
+
+    def _changes_scan(self, relation: NamedRelation, changes: _Changes, conditions: Sequence[ColumnCondition]) -> PlannedScan:
+        bounds = scan_conditions(conditions, CHANGE_SCAN_COLUMNS)
+        if changes.low is not None:
+            bounds.append(ScanCondition("cursor", ">=", (changes.low,)))
+        if changes.high is not None:
+            bounds.append(ScanCondition("cursor", "<=", (changes.high,)))
+        found = FoundRelation("topic", changes.table.name, ())
+        return PlannedScan(f"scan_{relation.number}", found, changes.table, TOPIC_COLUMNS_READ, bounds, ())
+
+    def _relation(self, name: str) -> FoundRelation:
+        return self._found[name]
+
+    def _columns_of(self, name: str) -> Sequence[RelationColumn] | None:
+        found = self._found.get(name)
+        return None if found is None else found.columns
+
+    def _function(self, name: str, arguments: Sequence[Expression]) -> tuple[str, Sequence[RelationColumn]] | None:
+        if name != CHANGES_FUNCTION:
+            return None
+        first = arguments[0] if arguments else None
+        given = _text_of(first, self._parameters)
+        if not 1 <= len(arguments) <= 3 or given is None:
+            raise AnalysisError(
+                "42883",
+                f"the arguments of {CHANGES_FUNCTION} are not valid; write {CHANGES_FUNCTION}('namespace.table' [, from_cursor"
+                " [, to_cursor]])",
+                -1 if first is None else first.location,
+            )
+        if not all(map(is_constant, arguments[1:])) or any(one.type.name not in _CURSORS for one in arguments[1:]):
+            raise AnalysisError("42P10", f"the cursors of {CHANGES_FUNCTION} must be constants", arguments[1].location)
+        found = self._found.get(given)
+        if found is None or found.table is None:
+            raise AnalysisError(UNDEFINED_TABLE, f"there is no table {given!r}", arguments[0].location)
+        table = found.table
+        low, high = [*arguments[1:], None, None][:2]
+        key = f"{CHANGES_FUNCTION} {len(self._changes) + 1}"
+        self._changes[key] = _Changes(table, low, high)
+        columns = [RelationColumn(column.name, of_column(column.type)) for column in table.columns]
+        return key, [*columns, *(RelationColumn(name, kind) for name, kind in META_COLUMNS.items())]
+
+    def _error(self, error: AnalysisError) -> TailraceError:
+        """Return the error that the client gets."""
+        place = self._query.position_of(error.location)
+        if error.sqlstate == UNDEFINED_TABLE and error.message.startswith("relation "):
+            name = error.message.removeprefix('relation "').partition('" does not exist')[0]
+            if name.startswith(f"{NAMESPACE}."):
+                listed = ", ".join(f"{NAMESPACE}.{table}" for table in SYSTEM_TABLES)
+                return UnknownTableError(f"there is no table {name!r}; use {listed}", *place)
+            hint = did_you_mean(name, self._known_names)
+            return UnknownTableError(f"there is no table, topic or alias {name!r}{hint}", *place)
+        if isinstance(error, UnsupportedError):
+            return UnsupportedSqlError(error.message, *place)
+        return SqlError(error.message, *place, sqlstate=error.sqlstate)
+
+
+_CURSORS = ("int2", "int4", "int8")
+
+
+class QueryNames(NamedTuple):
+    """The names that a query may look up."""
+
+    relations: set[str]
+    changes: set[str]
+    """Those of tables whose changes it reads."""
+
+
+def names_in(query: Query, parameters: Sequence[object]) -> QueryNames:
+    """Return the names of relations in a query, in the form in which it looks them up."""
+    names: set[str] = set()
+    changes: set[str] = set()
+    waiting: list[Any] = [query.tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            relation = node.get("RangeVar")
+            if relation is not None:
+                parts = [relation[part] for part in ("catalogname", "schemaname", "relname") if part in relation]
+                names.add(".".join(parts))
+                if parts[0] == "public":
+                    names.add(".".join(parts[1:]))
+            call = node.get("FuncCall")
+            if call is not None and call["funcname"][-1].get("String", {}).get("sval") == CHANGES_FUNCTION:
+                changes.update(_first_argument(call, parameters))
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
+    return QueryNames((names | changes) - {""}, changes)
+
+
+def _first_argument(call: Mapping[str, Any], parameters: Sequence[object]) -> Iterator[str]:
+    for argument in call.get("args", ())[:1]:
+        text = argument.get("A_Const", {}).get("sval", {}).get("sval")
+        number = argument.get("ParamRef", {}).get("number", 0)
+        if 1 <= number <= len(parameters):
+            text = parameters[number - 1]
+        if isinstance(text, str):
+            yield text
+
+
+def _text_of(expression: Expression | None, parameters: Sequence[object]) -> str | None:
+    value: object = None
+    if isinstance(expression, Constant):
+        value = expression.value
+    elif isinstance(expression, Parameter):
+        value = parameters[expression.number - 1]
+    return value if isinstance(value, str) else None
+
+
+def sql_type_of(arrow: pa.DataType) -> SqlType:
+    """Return the type of a column of a topic or system table."""
+    return _ARROW_TYPES[arrow]
+
+
+def parameter_type(value: object) -> SqlType:
+    """Return the type of a parameter. That of a string or null is decided by what stands around it, as PostgreSQL does."""
+    match value:
+        case None | str():
+            return UNKNOWN
+        case bool():
+            return BOOL
+        case int():
+            if -_INT4_END <= value < _INT4_END:
+                return INT4
+            return INT8 if -_INT8_END <= value < _INT8_END else NUMERIC
+        case float():
+            return FLOAT8
+        case Decimal():
+            return NUMERIC
+        case bytes():
+            return BYTEA
+        case datetime():
+            return TIMESTAMPTZ if value.tzinfo else TIMESTAMP
+        case date():
+            return DATE
+        case time():
+            return TIME
+        case UUID():
+            return UUID_TYPE
+        case dict():
+            return JSONB
+        case list() | tuple():
+            return _array_type(value)
+    raise SqlError(
+        f"a parameter can't be a {type(value).__name__}; use a type that JSON has, or bytes, a date, a time, a UUID or a"
+        " Decimal"
+    )
+
+
+def _array_type(items: Sequence[object]) -> SqlType:
+    types = {parameter_type(item) for item in items if item is not None}
+    if not types:
+        return UNKNOWN
+    if types == {UNKNOWN}:
+        return UNKNOWN
+    if types <= {INT4, INT8}:
+        return (INT8 if INT8 in types else INT4).array
+    if types <= {INT4, INT8, NUMERIC, FLOAT8}:
+        return (FLOAT8 if FLOAT8 in types else NUMERIC).array
+    (only, *others) = types
+    return JSONB if others or only.is_array else only.array
+
+
+def _as_parameter(value: object, kind: SqlType) -> object:
+    """Return a parameter as constants of its type are written."""
+    if kind == JSONB:
+        try:
+            return msgspec.json.encode(value).decode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise SqlError(f"a parameter can't be written as JSON: {error}", sqlstate=INVALID_TEXT) from None
+    if kind.name == "numeric" and isinstance(value, int):
+        return Decimal(value)
+    if kind.is_array and isinstance(value, list | tuple):
+        convert = Decimal if kind.element == NUMERIC else float if kind.element == FLOAT8 else None
+        return list(value) if convert is None else [None if item is None else convert(item) for item in value]
+    return value
+
+
+def _check_size(parameters: Sequence[object], limits: Limits) -> None:
+    """Limit the number of values: each item of a list becomes a part of the query, as if it were written in the text."""
+    items = 0
+    waiting: list[Sequence[object]] = [parameters]
+    while waiting:
+        for value in waiting.pop():
+            items += 1
+            if items > limits.query_nodes:
+                raise LimitExceededError(
+                    f"the parameters of the query have more than {limits.query_nodes} values (query_nodes); send fewer, or"
+                    " insert them into a table and join it"
+                )
+            if isinstance(value, list | tuple):
+                waiting.append(value)
+
+
+def _limited(query: AnalyzedQuery, renderer: DuckDbRenderer, most_rows: int | None, parameters: Sequence[object]) -> str:
+    """Return the text of the query with a limit of rows."""
+    if most_rows is None:
+        return renderer.query(query)
+    if query.limit is None:
+        query.limit = Constant(INT8, most_rows)
+        return renderer.query(query)
+    try:
+        value = value_of(query.limit, parameters)
+    except UnknownValueError:
+        value = None
+    if isinstance(value, int) and value >= 0:
+        query.limit = Constant(INT8, min(value, most_rows))
+        return renderer.query(query)
+    return f"SELECT * FROM ({renderer.query(query)}) AS found LIMIT {most_rows}"  # noqa: S608

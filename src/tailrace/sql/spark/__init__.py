@@ -1,0 +1,1 @@
+"""Writes analyzed expressions in Spark's SQL, with PostgreSQL's meaning."""
