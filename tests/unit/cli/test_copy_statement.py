@@ -31,8 +31,8 @@ from tailrace.model.errors import SqlError, SqlSyntaxError
             CopyOrder("orders", True, "o.csv", header=False, on_error="skip", reject_file="bad.csv", start_line=5),
         ),
         (
-            "-- all\nCOPY (SELECT ')' AS a, (1) FROM t QUALIFY true) TO 'o.csv'",
-            CopyOrder("SELECT ')' AS a, (1) FROM t QUALIFY true", False, "o.csv", header=False),
+            "-- all\nCOPY (SELECT ')' AS a, (1) FROM t WHERE true) TO 'o.csv'",
+            CopyOrder("SELECT ')' AS a, (1) FROM t WHERE true", False, "o.csv", header=False),
         ),
     ],
 )

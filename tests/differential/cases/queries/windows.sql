@@ -38,7 +38,6 @@ SELECT id, total, avg(total) OVER (ORDER BY placed RANGE BETWEEN INTERVAL '30 da
 SELECT id, row_number() OVER () AS r FROM v WHERE row_number() OVER () < 3;
 SELECT id, rank() AS r FROM v;
 SELECT id, lag(k) IGNORE NULLS OVER (ORDER BY id) AS r FROM v ORDER BY id;
-SELECT id, sum(k) OVER (ORDER BY id) FROM v QUALIFY sum(k) OVER (ORDER BY id) > 3;
 SELECT id, ntile(0) OVER (ORDER BY id) AS r FROM v;
 SELECT sum(DISTINCT k) OVER () AS s FROM v;
 SELECT id, bool_and(flag) OVER (PARTITION BY k) AS s FROM v ORDER BY id;
