@@ -47,7 +47,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     type: ColumnType
     nullable: bool = True
     default: str | None = None
-    """A constant in SQL."""
+    """An expression in SQL."""
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):

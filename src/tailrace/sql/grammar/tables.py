@@ -1,7 +1,7 @@
 """CREATE TABLE and DROP TABLE.
 
 CREATE TABLE [IF NOT EXISTS] name (
-    column type [NOT NULL | NULL] [DEFAULT constant] [PRIMARY KEY], ...
+    column type [NOT NULL | NULL] [DEFAULT expression] [PRIMARY KEY], ...
     [, PRIMARY KEY (column, ...)]
 )
 DROP TABLE [IF EXISTS] name [CASCADE]
@@ -114,7 +114,7 @@ def _column(reader: TokenReader, known: list[Column]) -> _ColumnDefinition:
         constraint = reader.one_of(*left)
         left.remove(constraint)
         if constraint == "DEFAULT":
-            default = _constant(reader)
+            default = _default(reader)
         elif constraint == "PRIMARY KEY":
             is_key = True
         elif nullable is not None:
@@ -158,11 +158,10 @@ def _decimal(reader: TokenReader) -> ColumnType:
     return ColumnType("decimal", precision=precision, scale=scale)
 
 
-def _constant(reader: TokenReader) -> str:
+def _default(reader: TokenReader) -> str:
+    """Skip an expression, and return its text. What follows the first value may be another constraint."""
     start = reader.index()
-    for prefix in ("DATE", "TIMESTAMP", "UUID", "JSON"):
-        if reader.take(prefix):
-            reader.string(f"the {prefix.lower()} as a string")
-            return reader.since(start)
-    reader.skip_constant("a constant: a number, a string, TRUE, FALSE or NULL")
+    reader.skip_value("an expression")
+    if not any(reader.sees(phrase) for phrase in (*_CONSTRAINTS, ",", ")")):
+        reader.until_comma(*_CONSTRAINTS)
     return reader.since(start)

@@ -117,16 +117,20 @@ class TokenReader:
                 return constant
         self.fail(what)
 
-    def skip_constant(self, what: str) -> None:
-        """Skip a string, a number, TRUE, FALSE or NULL."""
-        if self._take_kind(TokenType.DASH):
-            self.expect_sign(TokenType.NUMBER, what)
-        elif not (
-            self._take_kind(TokenType.NUMBER)
-            or self._take_kind(TokenType.STRING)
-            or any(self.take(word) for word in ("TRUE", "FALSE", "NULL"))
-        ):
+    def skip_value(self, what: str) -> None:
+        """Skip the first word, number, string, sign or brackets of an expression."""
+        if self.is_at_end or self._tokens[self._at].token_type in (*_CLOSING, TokenType.COMMA):
             self.fail(what)
+        if self._tokens[self._at].token_type in _OPENING:
+            depth = 0
+            while not self.is_at_end:
+                kind = self._tokens[self._at].token_type
+                depth += (kind in _OPENING) - (kind in _CLOSING)
+                self._at += 1
+                if not depth:
+                    return
+            self.fail(")")
+        self._at += 1
 
     def expect_end(self, expected: str = "") -> None:
         if not self.is_at_end:
@@ -166,9 +170,10 @@ class TokenReader:
         """Skip and return the tokens up to one of these keywords outside of brackets, a closing bracket, or the end."""
         return self._until(phrases, is_list=False)
 
-    def until_comma(self) -> Sequence[Token]:
-        """Skip and return the tokens up to a comma outside of brackets, a closing bracket, or the end."""
-        return self._until((), is_list=True)
+    def until_comma(self, *phrases: str) -> Sequence[Token]:
+        """Skip and return the tokens up to a comma or one of these keywords outside of brackets, a closing bracket, or the
+        end."""
+        return self._until(phrases, is_list=True)
 
     def since(self, start: int) -> str:
         """Return the text from a token index up to the current token."""

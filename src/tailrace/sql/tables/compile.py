@@ -4,6 +4,7 @@ An INSERT of plain values becomes rows for one prepared statement; everything el
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from sqlglot import exp
 
@@ -12,10 +13,11 @@ from tailrace.model.table import Column, ColumnType, Table
 from tailrace.model.text import counted
 from tailrace.sql.statements import Write
 from tailrace.sql.syntax_trees import position_of, with_column_names
+from tailrace.sql.tables.defaults import default_of
 from tailrace.sql.tables.inference import FindTable
 from tailrace.sql.tables.planned_writes import PlannedWrite, postgres_text
-from tailrace.sql.tables.programs import InsertCell, InsertRows, Program, ReturnedColumns, SqliteStatement
-from tailrace.sql.tables.schema import constant, default_of
+from tailrace.sql.tables.programs import DEFAULT_CELL, InsertCell, InsertRows, Program, ReturnedColumns, SqliteStatement
+from tailrace.sql.tables.schema import constant
 from tailrace.sql.tables.translate import Translation, name_of
 from tailrace.sql.tables.values import StoredValue
 
@@ -127,7 +129,6 @@ def _plain_rows(
         tuples = [item.expressions if isinstance(item, exp.Tuple) else [item] for item in source.expressions]
     else:
         return None
-    defaults: dict[str, InsertCell] = {}
     rows = []
     for number, values in enumerate(tuples, start=1):
         if len(values) != len(columns):
@@ -135,27 +136,21 @@ def _plain_rows(
                 f"row {number} has {counted(len(values), 'value')}, but the INSERT has {counted(len(columns), 'column')}",
                 *_first_position(values),
             )
-        cells = {column.name: _cell(value, column, defaults) for column, value in zip(columns, values, strict=True)}
+        cells = {column.name: _cell(value) for column, value in zip(columns, values, strict=True)}
         if any(cell is None for cell in cells.values()):
             return None
-        rows.append([cells.get(column.name) or _default(column, defaults) for column in table.columns])
+        rows.append([cells.get(column.name) or DEFAULT_CELL for column in table.columns])
     return rows
 
 
-def _cell(value: exp.Expr, column: Column, defaults: dict[str, InsertCell]) -> InsertCell | None:
+def _cell(value: exp.Expr) -> InsertCell | None:
     if isinstance(value, exp.Placeholder):
         return InsertCell(parameter=value.name)
     if isinstance(value, exp.Var) and value.name.upper() == "DEFAULT":
-        return _default(column, defaults)
+        return DEFAULT_CELL
     if isinstance(value, _CONSTANTS) or (isinstance(value, exp.Neg) and isinstance(value.this, exp.Literal)):
         return InsertCell(value=constant(value))
     return None
-
-
-def _default(column: Column, defaults: dict[str, InsertCell]) -> InsertCell:
-    if column.name not in defaults:
-        defaults[column.name] = InsertCell(value=default_of(column), is_stored=True)
-    return defaults[column.name]
 
 
 def _insert_source(
@@ -173,9 +168,10 @@ def _insert_source(
     _refuse_default_words(source)
     translation = Translation(tree, find, types)
     names = [exp.to_identifier(f"c{at}", quoted=True) for at in range(len(columns))]
+    now = datetime.now(UTC)
     given = {column.name: exp.column(name.copy()) for column, name in zip(columns, names, strict=True)}
     stored = [
-        stored_in(given[column.name], table, column) if column.name in given else _literal(default_of(column))
+        stored_in(given[column.name], table, column) if column.name in given else _literal(default_of(column)(now))
         for column in table.columns
     ]
     _prepare_conflict(tree.args.get("conflict"), table)

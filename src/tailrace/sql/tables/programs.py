@@ -6,6 +6,7 @@ written passes through `tr_store`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 import apsw
@@ -18,6 +19,7 @@ from tailrace.model.table import ColumnKind, ColumnType, Table
 from tailrace.model.text import counted
 from tailrace.sql.parameters import Parameters
 from tailrace.sql.results import Result, ResultColumn
+from tailrace.sql.tables.defaults import TableDefaults
 from tailrace.sql.tables.inference import FindTable
 from tailrace.sql.tables.planned_writes import PlannedWrite
 from tailrace.sql.tables.values import StoredValue, bound, codec_of, stored_column
@@ -34,8 +36,11 @@ class InsertCell(NamedTuple):
 
     parameter: str | None = None
     value: object = None
-    is_stored: bool = False
-    """Whether the value is already in its stored form."""
+    is_default: bool = False
+    """Whether it is the default of its column instead."""
+
+
+DEFAULT_CELL = InsertCell(is_default=True)
 
 
 class InsertRows(NamedTuple):
@@ -80,7 +85,10 @@ class CompiledStatement(NamedTuple):
 
 
 def rows_to_store(
-    program: InsertRows, given: Sequence[Mapping[str, object]] | Sequence[Sequence[object]]
+    program: InsertRows,
+    given: Sequence[Mapping[str, object]] | Sequence[Sequence[object]],
+    defaults: TableDefaults,
+    now: datetime,
 ) -> list[tuple[StoredValue, ...]]:
     """Return the rows in their stored form, once for each set of parameters."""
     columns = []
@@ -89,9 +97,11 @@ def rows_to_store(
         values: list[object] = []
         is_stored = True
         for row in program.rows:
-            name, value, cell_is_stored = row[at]
-            is_stored = is_stored and cell_is_stored
-            if name is None:
+            name, value, is_default = row[at]
+            is_stored = is_stored and is_default
+            if is_default:
+                values += [defaults.of(at, now) for _ in given]
+            elif name is None:
                 values += [value] * len(given)
             elif by_position:
                 index = int(name) - 1

@@ -1,7 +1,7 @@
 """Checks the columns and keys of new tables, and writes the SQL for their rows in SQLite.
 
 A table is STRICT and has no row ids: rows are stored in the order of the primary key. SQLite does not know the defaults; the
-compiler of INSERT fills them in.
+plans of INSERT fill them in (`defaults`).
 """
 
 import re
@@ -9,17 +9,15 @@ from decimal import Decimal
 from typing import NamedTuple
 
 import msgspec
-from sqlglot import exp, parse_one
-from sqlglot.errors import SqlglotError
+from sqlglot import exp
 
 from tailrace.model.errors import LimitExceededError, ReservedTopicError, SqlError
 from tailrace.model.limits import Limits
 from tailrace.model.table import Column, Table
-from tailrace.sql.dialect import Tailrace
 from tailrace.sql.statements import CreateTableStatement
 from tailrace.sql.tables.database import RESERVED_NAMES, quoted
 from tailrace.sql.tables.decimals import COLLATION
-from tailrace.sql.tables.values import StoredValue, stored
+from tailrace.sql.tables.defaults import checked_default
 
 _RESERVED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 """The names of the extra columns of change feeds."""
@@ -76,10 +74,7 @@ def checked_schema(create: CreateTableStatement, limits: Limits) -> TableSchema:
     key = [_key_column(create, name, columns) for name in create.primary_key]
     for column in key:
         columns[column.name.lower()] = msgspec.structs.replace(column, nullable=False)
-    for column in columns.values():
-        if column.default is not None:
-            default_of(column)
-    return TableSchema(tuple(columns.values()), tuple(column.name for column in key))
+    return TableSchema(tuple(map(checked_default, columns.values())), tuple(column.name for column in key))
 
 
 def _key_column(create: CreateTableStatement, name: str, columns: dict[str, Column]) -> Column:
@@ -124,17 +119,6 @@ def rows_behind_sql(table: Table, *, is_first: bool) -> str:
     key = ", ".join(quoted(name) for name in table.primary_key)
     behind = "" if is_first else f" WHERE ({key}) > ({', '.join('?' * len(table.primary_key))})"
     return f"SELECT * FROM {quoted(table.name)}{behind} ORDER BY {key} LIMIT ?"  # noqa: S608
-
-
-def default_of(column: Column) -> StoredValue:
-    """Return the value of a column that an INSERT leaves out."""
-    if column.default is None:
-        return stored(None, column)
-    try:
-        tree = parse_one(column.default, dialect=Tailrace)
-    except SqlglotError as error:
-        raise SqlError(f"the default of column {column.name!r} is not valid: {column.default!r}") from error
-    return stored(constant(tree), column)
 
 
 def constant(tree: exp.Expr) -> object:

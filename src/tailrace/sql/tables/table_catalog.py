@@ -15,6 +15,7 @@ from tailrace.model.table import Column, ColumnType, Table
 from tailrace.sql.statements import Write
 from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.compile import program_of
+from tailrace.sql.tables.defaults import TableDefaults
 from tailrace.sql.tables.planned_writes import PlanCache, PlannedWrite
 from tailrace.sql.tables.programs import CompiledStatement, Program
 
@@ -29,6 +30,8 @@ class TableCatalog:
         self._tables: dict[str, Table] = {}
         self.events: dict[str, TableEvents] = {}
         """Encoders of events by the name of the table."""
+        self.defaults: dict[str, TableDefaults] = {}
+        """Defaults of columns by the name of the table."""
         self.columns: dict[tuple[str, str], Column] = {}
         """Columns by the names of table and column."""
         self.types: dict[str, ColumnType] = {}
@@ -43,6 +46,7 @@ class TableCatalog:
     def add(self, tables: Iterable[Table]) -> None:
         for table in tables:
             self.events[table.name] = TableEvents(table, self._limits)
+            self.defaults[table.name] = TableDefaults(table)
             self.columns.update({(table.name, column.name): column for column in table.columns})
             self._tables[table.name.lower()] = table
         self._clear_programs()
@@ -50,6 +54,7 @@ class TableCatalog:
     def remove(self, table: Table) -> None:
         self._tables.pop(table.name.lower(), None)
         self.events.pop(table.name, None)
+        self.defaults.pop(table.name, None)
         for column in table.columns:
             self.columns.pop((table.name, column.name), None)
         self._clear_programs()

@@ -25,8 +25,9 @@ from tailrace.sql.results import ResultColumn
 from tailrace.sql.tables.change_events import StoredRow, TableEvents
 from tailrace.sql.tables.change_recorder import ChangeRecorder
 from tailrace.sql.tables.database import quoted
+from tailrace.sql.tables.defaults import TableDefaults
 from tailrace.sql.tables.pushdown import UnorderedValueError, pushed_conditions
-from tailrace.sql.tables.schema import default_of, delete_sql, insert_sql
+from tailrace.sql.tables.schema import delete_sql, insert_sql
 from tailrace.sql.tables.values import StoredValue, codec_of, shown, stored
 
 _CHECK_EVERY_ROWS = 256
@@ -90,7 +91,7 @@ class InsertPlan(WritePlan):
             raise UnsupportedError("INSERT ... SELECT is not planned here")
         places = [self._rows.places[name] for name in write.columns]
         layout = _Layout(table, {}, width=0)
-        self._defaults = _Defaults(table)
+        self._defaults = TableDefaults(table)
         self._values = [
             [(at, None if value is None else compile_expression(value, layout)) for at, value in zip(places, row, strict=True)]
             for row in write.rows
@@ -138,13 +139,13 @@ class InsertPlan(WritePlan):
             self._returned(old, new, tail, returned)
         return WriteOutcome(affected, returned)
 
-    def _row(self, values: Sequence[tuple[int, Evaluate | None]], tail: Sequence[object]) -> tuple[StoredValue, ...]:
+    def _row(self, values: Sequence[tuple[int, Evaluate | None]], tail: Sequence[Any]) -> tuple[StoredValue, ...]:
         row: list[StoredValue] = [None] * len(self.table.columns)
         for at, evaluate in values:
             column = self.table.columns[at]
-            row[at] = self._defaults.of(at) if evaluate is None else stored(evaluate(tail), column)
+            row[at] = self._defaults.of(at, tail[-1]) if evaluate is None else stored(evaluate(tail), column)
         for at in self._missing:
-            row[at] = self._defaults.of(at)
+            row[at] = self._defaults.of(at, tail[-1])
         return tuple(row)
 
     def _insert(self, context: WriteContext, new: tuple[StoredValue, ...]) -> None:
@@ -270,23 +271,12 @@ def _load(column_type: ColumnType) -> Callable[[Any], Any] | None:
     return codec_of(column_type).load
 
 
-class _Defaults:
-    def __init__(self, table: Table) -> None:
-        self._columns = table.columns
-        self._known: dict[int, StoredValue] = {}
-
-    def of(self, at: int) -> StoredValue:
-        if at not in self._known:
-            self._known[at] = default_of(self._columns[at])
-        return self._known[at]
-
-
 class _RowChange:
     """Computes the new values of a row, and replaces it."""
 
     def __init__(self, assignments: Sequence[Assignment], table: Table, rows: _TableColumns, layout: _Layout) -> None:
         self._table = table
-        self._defaults = _Defaults(table)
+        self._defaults = TableDefaults(table)
         self._assigned = [
             (rows.places[one.column], None if one.value is None else compile_expression(one.value, layout))
             for one in assignments
@@ -303,7 +293,8 @@ class _RowChange:
         """Return the new row, which is stored and recorded."""
         new = list(old)
         for at, evaluate in self._assigned:
-            new[at] = self._defaults.of(at) if evaluate is None else stored(evaluate(values), self._table.columns[at])
+            column = self._table.columns[at]
+            new[at] = self._defaults.of(at, values[-1]) if evaluate is None else stored(evaluate(values), column)
         events, row = context.events, tuple(new)
         key = tuple(events.key_of(old))
         if not self._changes_key or tuple(events.key_of(row)) == key:

@@ -263,7 +263,7 @@ class WriterConnection:
             self._guard.check,
             self._limits.frame_bytes,
         )
-        now = datetime.fromtimestamp(self._guard.now_ms() / 1000, UTC)
+        now = self._now()
         affected = 0
         rows: list[tuple[object, ...]] = []
         plan: WritePlan | None = None
@@ -288,6 +288,10 @@ class WriterConnection:
         """Yield rows as the transaction sees them, in parts of bounded size."""
         return read_parts(self._connection, sql, values, sized)
 
+    def _now(self) -> datetime:
+        """Return the time of the transaction."""
+        return datetime.fromtimestamp(self._guard.now_ms() / 1000, UTC)
+
     def check(self) -> None:
         """Raise if the transaction must stop."""
         self._guard.check()
@@ -304,7 +308,8 @@ class WriterConnection:
 
     def _insert(self, program: InsertRows, given: Sequence[Parameters]) -> Result:
         connection = self._connection
-        rows = rows_to_store(program, given)  # type: ignore[arg-type]
+        defaults = self._catalog.defaults[program.table.name]
+        rows = rows_to_store(program, given, defaults, self._now())  # type: ignore[arg-type]
         if program.is_plain:
             self._fast_insert(program, rows)
             return _written("insert", len(rows))
