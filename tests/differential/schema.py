@@ -78,7 +78,7 @@ _VALUES: dict[str, tuple[str, Sequence[str]]] = {
     "j": (
         "json",
         _quoted(
-            '{"a": 1, "b": [1, 2, {"c": null}], "s": "x"}', '[1, "two", null, true, {"k": "v"}]', "null",
+            '{"a": 1, "b": [1, 2, {"c": null}], "s": "x"}', '[1, "two", null, true, {"k": "v"}]', '"null"',
             '"text"', "12.50", "true",
             "{}", "[]", None, '{"a": {"b": {"c": {"d": [1, 2]}}}}', '{"a": null, "é": "ü", "": 1}',
             '{"big": 12345678901234567890, "f": 1e3, "neg": -0.5}', '{"b": true, "a": "1"}', '{"a": "x", "tags": ["p", "q"]}',
