@@ -38,7 +38,7 @@ class ColumnType(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __str__(self) -> str:
         if self.kind == "decimal":
-            return f"decimal({self.precision}, {self.scale})"
+            return "decimal" if self.precision is None else f"decimal({self.precision}, {self.scale})"
         return f"{self.element}[]" if self.kind == "list" else self.kind
 
 

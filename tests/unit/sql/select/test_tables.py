@@ -91,6 +91,8 @@ async def test_every_type_of_a_table_arrives(tmp_path: Path) -> None:
         for found in (joined, changed):
             assert [tuple(row) for row in found.rows] == [values]
             assert [str(column.type) for column in found.columns] == types
+        computed = await ask.result("SELECT stddev(i), sum(n) FROM v.all")
+        assert [str(column.type) for column in computed.columns] == ["decimal", "decimal(38, 2)"]
         await sql.run("INSERT INTO v.all (i) VALUES (7)")
         assert await ask.rows(f"SELECT {names} FROM table_changes('v.all') WHERE i = 7") == [(None, None, 7, *[None] * 10)]
 
