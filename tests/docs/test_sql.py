@@ -9,7 +9,7 @@ from tailrace.cli.sql.copy_statement import COPY_OPTIONS, parse_copy
 from tailrace.cli.sql.script import StatementReader
 from tailrace.model.record import MESSAGE_ID_HEADER
 from tailrace.model.topic import TopicOptions
-from tailrace.sql.grammar.tables import TYPES
+from tailrace.sql.grammar.columns import TYPES
 from tailrace.sql.handlers.consume import CONSUMED
 from tailrace.sql.handlers.insert import COLUMNS
 from tailrace.sql.parse import parse

@@ -53,7 +53,8 @@ class TableSql:
             await self.tables.create(statement)
             return Result()
         if isinstance(statement, DropTableStatement):
-            await self.tables.drop(statement.name)
+            for name in statement.names:
+                await self.tables.drop(name)
             return Result()
         if isinstance(statement, Query):
             (given,) = assign_parameters([statement], params)

@@ -33,6 +33,7 @@ _ARROW_TYPES = {
     "uuid": "string",
     "json": "string",
     "real": "float32",
+    "char": "string",
     "interval": "string",
 }
 _MAX_DECIMAL_DIGITS = 38

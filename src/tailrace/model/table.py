@@ -22,9 +22,10 @@ ColumnKind = Literal[
     "list",
     "real",
     "time",
+    "char",
     "interval",
 ]
-"""The last three are types of results; a table can't have columns of them."""
+"""An interval is a type of results; a table can't have columns of it."""
 
 
 class ColumnType(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -35,10 +36,14 @@ class ColumnType(msgspec.Struct, frozen=True, omit_defaults=True):
     """Digits of a decimal after the point."""
     element: "ColumnType | None" = None
     """The type of the elements of a list."""
+    length: int | None = None
+    """The most characters of a text, and the number of characters of a char."""
 
     def __str__(self) -> str:
         if self.kind == "decimal":
             return "decimal" if self.precision is None else f"decimal({self.precision}, {self.scale})"
+        if self.length is not None:
+            return f"{'varchar' if self.kind == 'text' else self.kind}({self.length})"
         return f"{self.element}[]" if self.kind == "list" else self.kind
 
 

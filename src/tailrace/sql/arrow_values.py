@@ -131,7 +131,8 @@ def _plain(array: Any) -> Any:
 
 def _read_texts(array: Any, column: Column) -> ColumnValues:
     kind = column.type.kind
-    if kind == "text" and not pc.any(pc.match_substring(array, "\0")).as_py():
+    is_short = column.type.length is None or (pc.max(pc.utf8_length(array)).as_py() or 0) <= column.type.length
+    if kind == "text" and is_short and not pc.any(pc.match_substring(array, "\0")).as_py():
         return ColumnValues(array.to_pylist())
     fast = _fast_read_numbers(array, kind) if kind in _NUMBERS else _fast_read_times(array, kind)
     if fast is not None:
@@ -212,7 +213,11 @@ def _checked_decimal(value: Decimal, kind: ColumnType) -> Decimal:
     return value
 
 
-_CHECKS: dict[ColumnKind, Callable[[Any, ColumnType], Any]] = {"double": _checked_double, "decimal": _checked_decimal}
+_CHECKS: dict[ColumnKind, Callable[[Any, ColumnType], Any]] = {
+    "double": _checked_double,
+    "real": _checked_double,
+    "decimal": _checked_decimal,
+}
 
 
 def _read_typed(array: Any, column: Column) -> tuple[Sequence[Any], Sequence[InvalidValue]]:
@@ -283,12 +288,14 @@ def fits(found: Any, wanted: ColumnType) -> bool:
             return bool(types.is_boolean(found))
         case "smallint" | "integer" | "bigint":
             return bool(types.is_integer(found))
-        case "double" | "decimal":
+        case "double" | "real" | "decimal":
             return bool(types.is_integer(found) or types.is_floating(found) or types.is_decimal(found))
         case "bytes":
             return bool(types.is_binary(found) or types.is_fixed_size_binary(found) or types.is_large_binary(found))
         case "date":
             return bool(types.is_date(found))
+        case "time":
+            return bool(types.is_time(found))
         case "timestamp":
             return bool(types.is_timestamp(found) or types.is_date(found))
         case "uuid":

@@ -284,13 +284,18 @@ class StatementEngine:
         return Result(status="CREATE TABLE")
 
     async def _drop_table(self, asked: DropTableStatement) -> Result:
-        table = self._broker.tables.find(asked.name)
-        if table is None and asked.if_exists:
-            return Result(status="DROP TABLE, which does not exist")
-        if table is None and self._broker.topics.find(asked.name) is not None:
-            raise UnknownTableError(f"{asked.name!r} is a topic, not a table; use DROP TOPIC")
-        await self.tables.drop(asked.name, cascade=asked.cascade)
-        return Result(status="DROP TABLE")
+        known = []
+        for name in asked.names:
+            table = self._broker.tables.find(name)
+            if table is None and not asked.if_exists:
+                if self._broker.topics.find(name) is not None:
+                    raise UnknownTableError(f"{name!r} is a topic, not a table; use DROP TOPIC")
+                raise UnknownTableError(f"there is no table {name!r}", asked.line, asked.column)
+            if table is not None and table not in known:
+                known.append(table)
+        for table in known:
+            await self.tables.drop(table.name, cascade=asked.cascade)
+        return Result(status="DROP TABLE" if known else "DROP TABLE, which does not exist")
 
     async def _add_source(self, asked: AddSourceStatement) -> Result:
         if asked.explain:

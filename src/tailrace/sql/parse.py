@@ -1,8 +1,8 @@
 """Parses a text into statements. A statement that is not supported is rejected by name; nothing reaches an engine unparsed.
 
 A text has any number of statements, separated by `;`. All of it is parsed before anything runs. PostgreSQL's parser reads
-queries, sqlglot reads writes, and `grammar` has the grammar of the other statements. `fast_insert` is the fast path for INSERTs
-of plain values.
+queries and the definitions of tables, sqlglot reads writes, and `grammar` has the grammar of the other statements.
+`fast_insert` is the fast path for INSERTs of plain values.
 """
 
 import re
@@ -31,6 +31,8 @@ _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BLANK = re.compile(r"[^\r\n]")
 _QUERIES = ("select", "values", "table")
 _WRITES = ("insert", "update", "delete")
+_DEFINED = {"CREATE": ("TABLE",), "DROP": ("TABLE",)}
+"""What PostgreSQL's parser reads of these statements."""
 
 
 class Unbound(Statement, frozen=True, kw_only=True):
@@ -53,9 +55,18 @@ def parse(text: str, limits: Limits = DEFAULT_LIMITS) -> list[Statement]:
         )
     others = iter(_other_statements(text, parts))
     return [
-        parse_query(part, text, limits) if verb_of(part) in _QUERIES else _parse_other(next(others), part, text, limits)
+        _parse_postgres(part, text, limits) if _is_postgres(part) else _parse_other(next(others), part, text, limits)
         for part in parts
     ]
+
+
+def _is_postgres(part: Sequence[SqlToken]) -> bool:
+    """Return whether PostgreSQL's parser reads a statement."""
+    return verb_of(part) in _QUERIES or tables.is_definition(part)
+
+
+def _parse_postgres(part: Sequence[SqlToken], text: str, limits: Limits) -> Statement:
+    return tables.read_definition(part, text, limits) if tables.is_definition(part) else parse_query(part, text, limits)
 
 
 def check_size(text: str, limits: Limits) -> None:
@@ -93,9 +104,9 @@ def _split(tokens: Sequence[SqlToken]) -> list[list[SqlToken]]:
 
 
 def _other_statements(text: str, parts: Sequence[Sequence[SqlToken]]) -> list[Sequence[Token]]:
-    """Return sqlglot's tokens of each statement that is no query, at their places in the text."""
+    """Return sqlglot's tokens of each statement that PostgreSQL's parser does not read, at their places in the text."""
     blanked = text
-    queries = [part for part in parts if verb_of(part) in _QUERIES]
+    queries = [part for part in parts if _is_postgres(part)]
     if len(queries) == len(parts):
         return []
     for part in queries:
@@ -140,9 +151,9 @@ def _bound(text: str, line: int, column: int, values: Values) -> Statement:
 def _read(reader: TokenReader, text: str, source: str) -> Statement:
     """Parse a statement that sqlglot does not know, chosen by its first keywords."""
     if reader.sees("CREATE"):
-        return _by_object(reader, "CREATE", {"TABLE": tables.create_table, "TOPIC": topics.create_topic}, text)
+        return _by_object(reader, "CREATE", {"TOPIC": topics.create_topic}, text)
     if reader.sees("DROP"):
-        return _by_object(reader, "DROP", {"TABLE": tables.drop_table, "TOPIC": topics.drop_topic}, text)
+        return _by_object(reader, "DROP", {"TOPIC": topics.drop_topic}, text)
     if reader.sees("ALTER"):
         return _by_object(reader, "ALTER", {"TOPIC": partial(topics.alter_topic, source=source)}, text)
     if reader.take("EXPLAIN"):
@@ -192,4 +203,4 @@ def _by_object(
         if reader.sees(f"{verb} {noun}"):
             return read(reader, text)
     reader.expect(verb)
-    reader.unknown(" or ".join(readers), f"{verb} ")
+    reader.unknown(" or ".join((*_DEFINED.get(verb, ()), *readers)), f"{verb} ")

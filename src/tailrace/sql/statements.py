@@ -40,7 +40,7 @@ class CreateTableStatement(Statement, frozen=True, kw_only=True):
 
 
 class DropTableStatement(Statement, frozen=True, kw_only=True):
-    name: str
+    names: Sequence[str]
     if_exists: bool = False
     cascade: bool = False
     """Whether its routes are dropped too."""

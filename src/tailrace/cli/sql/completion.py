@@ -34,7 +34,10 @@ KEYWORDS = (
     "TRANSACTION", "TRUE", "UNION", "UPDATE", "UPTO", "USING", "VALUES", "WAIT", "WHEN", "WHERE", "WINDOW", "WITH", "WORK"
 )
 
-TYPES = ("bigint", "boolean", "bytes", "date", "decimal", "double", "integer", "json", "smallint", "text", "timestamp", "uuid")
+TYPES = (
+    "bigint", "boolean", "bytes", "char", "date", "decimal", "double", "integer", "json", "real", "smallint", "text", "time",
+    "timestamp", "uuid", "varchar",
+)
 
 OPTIONS = (
     "alias", "dedup", "dedup_window_seconds", "max_message_bytes", "payload", "retention_max_bytes", "retention_seconds",

@@ -94,7 +94,7 @@ def _as_float4(value: float) -> float:
         (rounded,) = struct.unpack("f", struct.pack("f", value))
     except OverflowError:
         return float("inf")
-    return float(rounded) if not rounded or rounded in (float("inf"), float("-inf")) else value
+    return float(rounded)
 
 
 def _numeric(text: str, wanted: SqlType) -> Decimal:

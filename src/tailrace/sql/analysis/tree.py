@@ -348,3 +348,10 @@ class SetOperation(AnalyzedQuery):
 @dataclass(slots=True, eq=False)
 class Values(AnalyzedQuery):
     rows: Sequence[Sequence[Expression]]
+
+
+def without_relabeling(value: Expression) -> Expression:
+    """Return what a cast from varchar to text is applied to: it changes the name of the type and nothing else."""
+    if isinstance(value, Cast) and value.type.name == "text" and value.argument.type.name == "varchar":
+        return value.argument
+    return value

@@ -22,9 +22,11 @@ _OF_COLUMN: dict[ColumnKind, str] = {
     "timestamp": "timestamptz",
     "uuid": "uuid",
     "json": "jsonb",
+    "real": "float4",
+    "time": "time",
+    "char": "bpchar",
 }
 _TO_COLUMN: dict[str, ColumnKind] = {name: kind for kind, name in _OF_COLUMN.items()} | {
-    "float4": "real",
     "varchar": "text",
     "bpchar": "text",
     "name": "text",
@@ -32,7 +34,6 @@ _TO_COLUMN: dict[str, ColumnKind] = {name: kind for kind, name in _OF_COLUMN.ite
     "unknown": "text",
     "json": "json",
     "timestamp": "timestamp",
-    "time": "time",
     "interval": "interval",
 }
 
@@ -116,6 +117,8 @@ def of_column(column: ColumnType) -> SqlType:
         return of_column(column.element or ColumnType("text")).array
     if column.kind == "decimal":
         return SqlType("numeric", column.precision, (column.scale or 0) if column.precision is not None else None)
+    if column.length is not None:
+        return SqlType("varchar" if column.kind == "text" else _OF_COLUMN[column.kind], length=column.length)
     return SqlType(_OF_COLUMN[column.kind])
 
 

@@ -32,9 +32,10 @@ _TOKEN = re.compile(
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _NAME = re.compile(r":([A-Za-z_]\w*)")
 _BEFORE_OPERAND_TEXT = """
-    all and any array as asymmetric between by case cross distinct else escape except fetch filter first from full group having
-    ilike in inner intersect is join lateral left like limit natural next not offset on only or order outer over overlaps range
-    returning right row rows select similar some symmetric then to union using values when where window with within
+    all and any array as asymmetric between by case cross default distinct else escape except fetch filter first from full
+    group having ilike in inner intersect is join lateral left like limit natural next not offset on only or order outer
+    over overlaps range returning right row rows select similar some symmetric then to union using values when where window
+    with within
 """
 _BEFORE_OPERAND = frozenset(_BEFORE_OPERAND_TEXT.split())
 """Keywords after which an operand is expected. After any other word, an operator is."""

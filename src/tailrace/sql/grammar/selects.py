@@ -81,6 +81,17 @@ def insert_query(tokens: Sequence[SqlToken], source: str, limits: Limits) -> Que
     return _query(text, _within(tokens), limits, position_at(source, tokens[0].start), of_insert=True)
 
 
+def parse_definition(tokens: Sequence[SqlToken], source: str, limits: Limits) -> Query:
+    """Parse a statement that defines something, such as CREATE TABLE. The tree is that of the statement."""
+    for token in tokens:
+        if token.kind == "parameter":
+            raise UnsupportedSqlError(
+                "a definition can't have parameters; write the value instead", *position_at(source, token.start)
+            )
+    text = source[tokens[0].start : tokens[-1].end]
+    return _query(text, _within(tokens), limits, position_at(source, tokens[0].start), is_query=False)
+
+
 def _within(tokens: Sequence[SqlToken]) -> list[SqlToken]:
     start = tokens[0].start
     return [token._replace(start=token.start - start, end=token.end - start) for token in tokens] if start else list(tokens)
@@ -93,6 +104,7 @@ def _query(
     place: tuple[int, int],
     *edits: TextEdit,
     of_insert: bool = False,
+    is_query: bool = True,
 ) -> Query:
     if "\0" in text:
         raise SqlSyntaxError("the character 0 is not valid in SQL", *_moved(text, text.index("\0"), place))
@@ -125,7 +137,7 @@ def _query(
         with_clause = statements[0]["stmt"].get("InsertStmt", {}).get("withClause")
         if with_clause is not None and "SelectStmt" in tree:
             tree = {"SelectStmt": {**tree["SelectStmt"], "withClause": with_clause}}
-    if len(statements) != 1 or "SelectStmt" not in tree:
+    if len(statements) != 1 or (is_query and "SelectStmt" not in tree):
         raise UnsupportedSqlError(f"{tokens[0].text.upper()} can't be used like this; see docs/reference/sql.md", *place)
     nodes = _count(tree)
     if nodes > limits.query_nodes:

@@ -1,167 +1,112 @@
-"""CREATE TABLE and DROP TABLE.
+"""CREATE TABLE and DROP TABLE, read by PostgreSQL's parser.
 
 CREATE TABLE [IF NOT EXISTS] name (
     column type [NOT NULL | NULL] [DEFAULT expression] [PRIMARY KEY], ...
     [, PRIMARY KEY (column, ...)]
 )
-DROP TABLE [IF EXISTS] name [CASCADE]
+DROP TABLE [IF EXISTS] name, ... [CASCADE | RESTRICT]
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from tailrace.model.table import Column, ColumnKind, ColumnType
-from tailrace.sql.grammar.token_reader import TokenReader
-from tailrace.sql.statements import CreateTableStatement, DropTableStatement, Statement
+import msgspec
 
-_TABLE = "the name of a table"
-_MAX_PRECISION = 38
-_DEFAULT_DECIMAL = (18, 3)
-TYPES: dict[str, ColumnKind] = {
-    "BOOLEAN": "boolean",
-    "BOOL": "boolean",
-    "SMALLINT": "smallint",
-    "INT2": "smallint",
-    "INTEGER": "integer",
-    "INT": "integer",
-    "INT4": "integer",
-    "BIGINT": "bigint",
-    "INT8": "bigint",
-    "DOUBLE PRECISION": "double",
-    "DOUBLE": "double",
-    "FLOAT8": "double",
-    "FLOAT": "double",
-    "DECIMAL": "decimal",
-    "NUMERIC": "decimal",
-    "TEXT": "text",
-    "VARCHAR": "text",
-    "STRING": "text",
-    "BYTES": "bytes",
-    "BYTEA": "bytes",
-    "BLOB": "bytes",
-    "DATE": "date",
-    "TIMESTAMP WITH TIME ZONE": "timestamp",
-    "TIMESTAMP": "timestamp",
-    "TIMESTAMPTZ": "timestamp",
-    "UUID": "uuid",
-    "JSONB": "json",
-    "JSON": "json",
+from tailrace.model.errors import SqlSyntaxError, UnsupportedSqlError
+from tailrace.model.limits import Limits
+from tailrace.sql.grammar.columns import ColumnDefinition, DefinitionReader
+from tailrace.sql.grammar.lexer import SqlToken
+from tailrace.sql.grammar.selects import parse_definition
+from tailrace.sql.statements import CreateTableStatement, DropTableStatement, Query, Statement
+
+_CLAUSES = {
+    "partspec": "PARTITION BY",
+    "inhRelations": "INHERITS",
+    "options": "WITH",
+    "tablespacename": "TABLESPACE",
+    "accessMethod": "USING",
+    "ofTypename": "OF",
 }
-_CONSTRAINTS = ("NOT NULL", "NULL", "DEFAULT", "PRIMARY KEY")
+_PERSISTENT = "p"
 
 
-class _ColumnDefinition(NamedTuple):
-    column: Column
-    is_key: bool
+def is_definition(tokens: Sequence[SqlToken]) -> bool:
+    """Return whether a statement is one of those that this module reads."""
+    return len(tokens) > 1 and tokens[0].is_word("create", "drop") and tokens[1].is_word("table")
 
 
-def create_table(reader: TokenReader, text: str) -> Statement:
-    reader.expect("CREATE TABLE")
-    if_not_exists = reader.take("IF NOT EXISTS")
-    name = reader.name(_TABLE)
-    reader.expect_open()
-    columns: list[Column] = []
-    key: list[str] = []
-    while True:
-        if reader.take("PRIMARY KEY"):
-            if key:
-                reader.reject("the table has two primary keys; write a key of several columns as PRIMARY KEY (a, b)")
-            key = _key(reader)
+def read_definition(tokens: Sequence[SqlToken], source: str, limits: Limits) -> Statement:
+    """Read a statement that defines tables. `source` is the whole text of the request, in which the tokens are."""
+    parsed = parse_definition(tokens, source, limits)
+    ((kind, fields),) = parsed.tree.items()
+    match kind:
+        case "CreateStmt":
+            statement: Statement = _create_table(fields, parsed)
+        case "DropStmt":
+            statement = _drop_table(fields, parsed)
+        case _:
+            place = parsed.line, parsed.column
+            raise UnsupportedSqlError("this form of CREATE TABLE is not supported; see docs/reference/sql.md", *place)
+    return msgspec.structs.replace(statement, line=parsed.line, column=parsed.column)
+
+
+def _create_table(fields: Mapping[str, Any], parsed: Query) -> Statement:
+    reader = DefinitionReader(parsed)
+    relation = fields["relation"]
+    name = ".".join(relation[part] for part in ("catalogname", "schemaname", "relname") if part in relation)
+    for clause, written in _CLAUSES.items():
+        if clause in fields:
+            raise reader.unsupported(f"{written} of CREATE TABLE is not supported; leave it out")
+    if relation.get("relpersistence", _PERSISTENT) != _PERSISTENT or fields.get("oncommit", "ONCOMMIT_NOOP") != "ONCOMMIT_NOOP":
+        raise reader.unsupported("temporary and unlogged tables are not supported; all tables are durable")
+    columns: dict[str, ColumnDefinition] = {}
+    key: Sequence[str] = ()
+    for element in fields.get("tableElts", ()):
+        ((kind, part),) = element.items()
+        location = part.get("location", -1)
+        if kind == "ColumnDef":
+            column = reader.column(part, name)
+            if column.column.name in columns:
+                raise reader.error(
+                    f"column {column.column.name!r} is defined twice; remove one definition", location, sqlstate="42701"
+                )
+            columns[column.column.name] = column
+            if column.is_key and key:
+                raise reader.two_keys(name, location)
+            key = (column.column.name,) if column.is_key else key
+        elif kind != "Constraint":
+            raise reader.unsupported("LIKE is not supported; write the columns", location)
+        elif part["contype"] != "CONSTR_PRIMARY":
+            raise reader.unsupported_constraint(part["contype"], location)
+        elif key:
+            raise reader.two_keys(name, location)
         else:
-            column, is_key = _column(reader, columns)
-            columns.append(column)
-            if is_key and key:
-                reader.reject("the table has two primary keys; write a key of several columns as PRIMARY KEY (a, b)")
-            key = [column.name] if is_key else key
-        if reader.closes():
-            break
-    reader.expect_end()
+            key = _names(part.get("keys", ()))
+            for column_name in key:
+                if key.count(column_name) > 1:
+                    raise reader.error(
+                        f"column {column_name!r} is in the primary key twice; name it once", location, sqlstate="42701"
+                    )
+    if not columns:
+        raise reader.error(f"table {name!r} has no columns; add at least one", relation.get("location", -1), SqlSyntaxError)
     return CreateTableStatement(
-        text=text, name=name, columns=tuple(columns), primary_key=tuple(key), if_not_exists=if_not_exists
+        text=parsed.text,
+        name=name,
+        columns=tuple(one.column for one in columns.values()),
+        primary_key=tuple(key),
+        if_not_exists=fields.get("if_not_exists", False),
     )
 
 
-def drop_table(reader: TokenReader, text: str) -> Statement:
-    reader.expect("DROP TABLE")
-    if_exists = reader.take("IF EXISTS")
-    name = reader.name(_TABLE)
-    cascade = reader.take("CASCADE")
-    reader.expect_end("" if cascade else "CASCADE")
-    return DropTableStatement(text=text, name=name, if_exists=if_exists, cascade=cascade)
+def _drop_table(fields: Mapping[str, Any], parsed: Query) -> Statement:
+    names = [".".join(_names(one["List"]["items"])) for one in fields["objects"]]
+    return DropTableStatement(
+        text=parsed.text,
+        names=tuple(dict.fromkeys(names)),
+        if_exists=fields.get("missing_ok", False),
+        cascade=fields.get("behavior") == "DROP_CASCADE",
+    )
 
 
-def _key(reader: TokenReader) -> list[str]:
-    reader.expect_open()
-    key: list[str] = []
-    while True:
-        name = reader.word("the name of a column")
-        if name in key:
-            reader.reject(f"column {name!r} is in the primary key twice; name it once")
-        key.append(name)
-        if reader.closes():
-            return key
-
-
-def _column(reader: TokenReader, known: list[Column]) -> _ColumnDefinition:
-    name = reader.word("the name of a column, or PRIMARY KEY")
-    if any(column.name == name for column in known):
-        reader.reject(f"column {name!r} is defined twice; remove one definition")
-    type_ = _type(reader)
-    nullable: bool | None = None
-    default: str | None = None
-    is_key = False
-    left = list(_CONSTRAINTS)
-    while any(reader.sees(phrase) for phrase in left):
-        constraint = reader.one_of(*left)
-        left.remove(constraint)
-        if constraint == "DEFAULT":
-            default = _default(reader)
-        elif constraint == "PRIMARY KEY":
-            is_key = True
-        elif nullable is not None:
-            reader.reject(f"column {name!r} is both NULL and NOT NULL; use one of them")
-        else:
-            nullable = constraint == "NULL"
-    if not (reader.sees(",") or reader.sees(")")):
-        reader.fail(f"{', '.join(left)}, a comma or )")
-    return _ColumnDefinition(Column(name=name, type=type_, nullable=nullable is not False, default=default), is_key)
-
-
-def _type(reader: TokenReader) -> ColumnType:
-    # DOUBLE PRECISION comes before DOUBLE in the table, so the longer name matches first.
-    name = next((name for name in TYPES if reader.take(name)), None)
-    if name is None:
-        reader.fail(f"a type ({', '.join(sorted(set(TYPES.values())))}, or one of these and [])")
-    kind = TYPES[name]
-    if kind == "decimal":
-        type_ = _decimal(reader)
-    else:
-        type_ = ColumnType(kind)
-        if reader.sees("("):
-            reader.fail(f"no length, because {name} holds values of any length")
-    while reader.takes_brackets():
-        type_ = ColumnType("list", element=type_)
-    return type_
-
-
-def _decimal(reader: TokenReader) -> ColumnType:
-    precision, scale = _DEFAULT_DECIMAL
-    if reader.opens():
-        precision, scale = reader.integer("the number of digits"), 0
-        if not reader.closes():
-            scale = reader.integer("the number of digits after the decimal point")
-            reader.expect(")")
-    if not (1 <= precision <= _MAX_PRECISION and 0 <= scale <= precision):
-        reader.reject(
-            f"decimal({precision}, {scale}) is not valid; a decimal has 1 to {_MAX_PRECISION} digits, of which 0 to all are"
-            " after the decimal point"
-        )
-    return ColumnType("decimal", precision=precision, scale=scale)
-
-
-def _default(reader: TokenReader) -> str:
-    """Skip an expression, and return its text. What follows the first value may be another constraint."""
-    start = reader.index()
-    reader.skip_value("an expression")
-    if not any(reader.sees(phrase) for phrase in (*_CONSTRAINTS, ",", ")")):
-        reader.until_comma(*_CONSTRAINTS)
-    return reader.since(start)
+def _names(items: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [item["String"]["sval"] for item in items]

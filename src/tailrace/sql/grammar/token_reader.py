@@ -117,21 +117,6 @@ class TokenReader:
                 return constant
         self.fail(what)
 
-    def skip_value(self, what: str) -> None:
-        """Skip the first word, number, string, sign or brackets of an expression."""
-        if self.is_at_end or self._tokens[self._at].token_type in (*_CLOSING, TokenType.COMMA):
-            self.fail(what)
-        if self._tokens[self._at].token_type in _OPENING:
-            depth = 0
-            while not self.is_at_end:
-                kind = self._tokens[self._at].token_type
-                depth += (kind in _OPENING) - (kind in _CLOSING)
-                self._at += 1
-                if not depth:
-                    return
-            self.fail(")")
-        self._at += 1
-
     def expect_end(self, expected: str = "") -> None:
         if not self.is_at_end:
             self.fail(f"{expected} or the end of the statement" if expected else "the end of the statement")
@@ -159,28 +144,13 @@ class TokenReader:
         if not self._take_kind(kind):
             self.fail(sign)
 
-    def takes_brackets(self) -> bool:
-        """Skip `[]` if it comes next, and return whether it did."""
-        if not self._take_kind(TokenType.L_BRACKET):
-            return False
-        self.expect_sign(TokenType.R_BRACKET, "]")
-        return True
-
     def until(self, *phrases: str) -> Sequence[Token]:
         """Skip and return the tokens up to one of these keywords outside of brackets, a closing bracket, or the end."""
         return self._until(phrases, is_list=False)
 
-    def until_comma(self, *phrases: str) -> Sequence[Token]:
-        """Skip and return the tokens up to a comma or one of these keywords outside of brackets, a closing bracket, or the
-        end."""
-        return self._until(phrases, is_list=True)
-
-    def since(self, start: int) -> str:
-        """Return the text from a token index up to the current token."""
-        return self._text[self._tokens[start].start : self._tokens[self._at - 1].end + 1]
-
-    def index(self) -> int:
-        return self._at
+    def until_comma(self) -> Sequence[Token]:
+        """Skip and return the tokens up to a comma outside of brackets, a closing bracket, or the end."""
+        return self._until((), is_list=True)
 
     def fail(self, expected: str, hint: str = "") -> NoReturn:
         raise SqlSyntaxError(f"expected {expected}, found {self._found()}{hint}", *self.position)

@@ -1,11 +1,11 @@
 """The dry run: evaluates a route over changes in Python, change by change, with the same meaning as Spark."""
 
-import time
 from base64 import b64decode
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import partial
+from time import monotonic
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -18,6 +18,7 @@ from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
 from tailrace.sql.analysis.tree import ColumnReference
 from tailrace.sql.evaluation.evaluator import Evaluate, compile_expression
 from tailrace.sql.routes.check import NEW, OLD, CheckedRoute, located
+from tailrace.sql.tables.values import store_real
 from tailrace.wire.routing import ChangeEvent, KeyValue
 
 _decode_row = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -44,10 +45,10 @@ def dry_run(checked: CheckedRoute, table: Table, changes: Sequence[ChangeEvent],
     ]
     condition = compiled.pop() if checked.where is not None else _always
     outcomes = []
-    end = time.monotonic() + limits.query_seconds
+    end = monotonic() + limits.query_seconds
     for change in changes:
         outcomes.append(_outcome(condition, compiled, cells.read(change)))
-        if time.monotonic() > end:
+        if monotonic() > end:
             raise QueryLimitError(f"the dry run took more than {limits.query_seconds} s (query_seconds); simplify the route")
     return outcomes
 
@@ -128,6 +129,10 @@ def _converter(type_: ColumnType) -> Callable[[Any], object]:
             return UUID
         case "double":
             return float
+        case "real":
+            return store_real
+        case "time":
+            return time.fromisoformat
         case "list":
             convert = _converter(type_.element or type_)
             return lambda items: [None if item is None else convert(item) for item in items]

@@ -9,7 +9,7 @@ Everything else, and every value that PostgreSQL would have to convert, is left 
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -24,7 +24,7 @@ from tailrace.sql.tables.database import quoted
 from tailrace.sql.tables.values import InvalidValueError, LoadValue, StoredValue, codec_of
 
 _PLAIN_FIELDS = {"targetList", "fromClause", "whereClause", "limitOption", "op"}
-_UNCHANGED = frozenset(("smallint", "integer", "bigint", "double", "text", "bytes"))
+_UNCHANGED = frozenset(("smallint", "integer", "bigint", "double", "text", "char", "bytes"))
 _KNOWN_QUERIES = 1_000
 
 
@@ -192,7 +192,7 @@ def _stored(kind: ColumnType, value: object) -> StoredValue:
             return value if is_whole else None  # type: ignore[return-value]
         case "text":
             return value if isinstance(value, str) else None
-        case "uuid" | "date" | "timestamp" | "bytes":
+        case "uuid" | "date" | "time" | "timestamp" | "bytes":
             return _stored_text(kind, value)
     return None
 
@@ -203,7 +203,7 @@ def _stored_text(kind: ColumnType, value: object) -> StoredValue:
             value = read_text(value, of_column(kind))
         except AnalysisError:
             return None
-    wanted: type = {"uuid": UUID, "date": date, "timestamp": datetime, "bytes": bytes}[kind.kind]
+    wanted: type = {"uuid": UUID, "date": date, "time": time, "timestamp": datetime, "bytes": bytes}[kind.kind]
     if not isinstance(value, wanted) or (kind.kind == "date" and isinstance(value, datetime)):
         return None
     try:

@@ -33,6 +33,7 @@ from tailrace.sql.analysis.tree import (
     NamedRelation,
     Parameter,
     Select,
+    without_relabeling,
 )
 from tailrace.sql.analysis.types import INTEGERS, TEXTS
 from tailrace.sql.duckdb.render import DuckDbRenderer
@@ -165,7 +166,7 @@ def _note(term: Expression, numbers: frozenset[int], uses: Mapping[int, SourceUs
 
 def _compared(term: Expression) -> tuple[ColumnReference, Comparison, Sequence[Expression]] | None:
     if isinstance(term, Call) and term.signature.name in _FLIPPED and len(term.arguments) == 2:
-        left, right = term.arguments
+        left, right = map(without_relabeling, term.arguments)
         name = term.signature.name
         if isinstance(left, ColumnReference) and is_constant(right):
             return left, _FLIPPED[_FLIPPED[name]], [right]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, time
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -30,10 +30,13 @@ _ARROW_TYPES: dict[ColumnKind, pa.DataType] = {
     "timestamp": pa.timestamp("us"),
     "uuid": pa.uuid(),
     "json": pa.json_(),
+    "real": pa.float32(),
+    "time": pa.time64("us"),
+    "char": pa.string(),
 }
-_SIZED = frozenset(("text", "bytes", "json", "list", "decimal"))
+_SIZED = frozenset(("text", "char", "bytes", "json", "list", "decimal"))
 """Kinds whose stored values are texts or bytes of any length."""
-_RANGES = frozenset(("smallint", "integer", "bigint", "double", "text", "date", "timestamp"))
+_RANGES = frozenset(("smallint", "integer", "bigint", "double", "text", "date", "time", "timestamp"))
 """Kinds whose stored values are ordered as the values are."""
 
 
@@ -105,7 +108,7 @@ def _stored(kind: ColumnType, condition: ColumnCondition, constants: Sequence[ob
         return None
     if condition.comparison not in ("=", "in") and kind.kind not in _RANGES:
         return None
-    if kind.kind in ("smallint", "integer", "bigint", "double"):
+    if kind.kind in ("smallint", "integer", "bigint", "double", "text"):
         return list(constants)  # type: ignore[arg-type]
     try:
         return [codec_of(kind).store(value) for value in constants]
@@ -130,6 +133,7 @@ _FITS: dict[ColumnKind, Callable[[Any], bool]] = {
     "text": lambda value: isinstance(value, str),
     "bytes": lambda value: isinstance(value, bytes),
     "date": lambda value: isinstance(value, date) and not isinstance(value, datetime),
+    "time": lambda value: isinstance(value, time),
     "timestamp": lambda value: isinstance(value, date),
     "uuid": lambda value: isinstance(value, UUID),
 }
@@ -154,6 +158,9 @@ def _array(kind: ColumnType, kept: Sequence[StoredValue]) -> pa.Array:
             return pa.array(kept, pa.string()).cast(target)
         case "timestamp":
             return pc.cast(pa.array(kept, pa.string()), pa.timestamp("us", "UTC")).cast(target)
+        case "time":
+            clocks = pc.binary_join_element_wise("1970-01-01T", pa.array(kept, pa.string()), "")
+            return clocks.cast(pa.timestamp("us")).cast(target)
         case "decimal":
             return pa.array(kept, pa.string()).cast(target)
         case "uuid":

@@ -16,7 +16,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.record import Record
 from tailrace.model.route import ChangeKind
 from tailrace.model.table import Column, Table
-from tailrace.sql.tables.values import StoredValue
+from tailrace.sql.tables.values import StoredValue, shortest_real, store_real
 from tailrace.wire.records import encode_headers
 
 StoredRow = Sequence[StoredValue]
@@ -27,6 +27,7 @@ _JSON_TYPES: dict[str, Any] = {
     "integer": int | None,
     "bigint": int | None,
     "double": float | None,
+    "real": float | None,
     "bytes": bytes | None,
     "json": msgspec.Raw,
     "list": msgspec.Raw,
@@ -171,16 +172,20 @@ def _picker(at: Sequence[int]) -> Callable[[StoredRow], StoredRow]:
 
 
 def _is_converted(column: Column) -> bool:
-    return column.type.kind in ("boolean", "json", "list")
+    return column.type.kind in ("boolean", "real", "json", "list")
 
 
 def _to_json(column: Column) -> Callable[[Any], Any]:
     if column.type.kind == "boolean":
         return lambda kept: None if kept is None else kept != 0
+    if column.type.kind == "real":
+        return lambda kept: None if kept is None else shortest_real(kept)
     return lambda kept: _NULL if kept is None else msgspec.Raw(kept.encode())
 
 
 def _from_json(column: Column) -> Callable[[Any], Any]:
     if column.type.kind == "boolean":
         return lambda value: None if value is None else int(value)
+    if column.type.kind == "real":
+        return lambda value: None if value is None else store_real(value)
     return lambda value: None if value == _NULL else bytes(value).decode()

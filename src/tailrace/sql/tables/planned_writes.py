@@ -74,9 +74,9 @@ def failure_at(error: AnalysisError, planned: PlannedWrite) -> SqlError:
     """Return the error of an expression as one of a statement, with its place if that is known."""
     kind = UnsupportedSqlError if isinstance(error, UnsupportedError) else SqlError
     if error.location < 0:
-        return kind(error.message)
+        return kind(error.message, sqlstate=error.sqlstate)
     index = len(planned.text.encode()[: error.location].decode(errors="ignore"))
-    return kind(error.message, *_place(planned, index))
+    return kind(error.message, *_place(planned, index), sqlstate=error.sqlstate)
 
 
 def _place(planned: PlannedWrite, index: int) -> tuple[int, int]:

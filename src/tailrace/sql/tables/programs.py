@@ -26,7 +26,7 @@ from tailrace.sql.tables.values import StoredValue, bound, codec_of, stored_colu
 
 _CHECK_EVERY_STEPS = 20_000
 _FETCH_ROWS = 1000
-_STORED_UNCHANGED = frozenset(("smallint", "integer", "bigint", "double", "text", "bytes"))
+_STORED_UNCHANGED = frozenset(("smallint", "integer", "bigint", "double", "text", "char", "bytes"))
 _WHOLE = frozenset(("smallint", "integer", "bigint"))
 _BY_VALUE: dict[type, ColumnKind] = {int: "bigint", float: "double", str: "text", bytes: "bytes"}
 

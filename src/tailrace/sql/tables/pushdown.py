@@ -19,6 +19,7 @@ from tailrace.sql.analysis.tree import (
     Logical,
     NullTest,
     Subquery,
+    without_relabeling,
 )
 from tailrace.sql.analysis.types import INTEGERS
 from tailrace.sql.tables.database import quoted
@@ -28,6 +29,8 @@ _COMPARISONS = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """Comparisons, and what they are with the operands exchanged."""
 _VOLATILE = frozenset(("random", "clock_timestamp", "gen_random_uuid", "uuidv4", "uuidv7", "timeofday"))
 _MAX_LISTED = 500
+_PLAIN_TEXTS = frozenset(("text", "varchar"))
+"""Types whose values are the same texts, compared in the same way."""
 
 
 class PushedCondition(NamedTuple):
@@ -98,7 +101,7 @@ def _in_list(node: InList, table: Table, target: int) -> PushedCondition | None:
 
 def _compared(call: Call, table: Table, target: int) -> tuple[str, str, Expression, Callable[[Any], StoredValue]] | None:
     """Return the column, the operator, the value and how it is stored, if a call compares a column with a constant value."""
-    left, right = call.arguments
+    left, right = map(without_relabeling, call.arguments)
     operator = call.signature.name
     if operator not in _COMPARISONS:
         return None
@@ -106,7 +109,8 @@ def _compared(call: Call, table: Table, target: int) -> tuple[str, str, Expressi
         left, right, operator = right, left, _COMPARISONS[operator]
     if not isinstance(left, ColumnReference) or left.relation != target or not _is_constant(right):
         return None
-    if left.type.name != right.type.name and not {left.type.name, right.type.name} <= INTEGERS:
+    names = {left.type.name, right.type.name}
+    if len(names) > 1 and not (names <= INTEGERS or names <= _PLAIN_TEXTS):
         return None
     column = table.column(left.column)
     store = _STORED.get(column.type.kind) if column is not None else None
@@ -147,4 +151,6 @@ _STORED: dict[str, Callable[[Any], StoredValue]] = {
     "date": lambda value: value.isoformat(),
     "timestamp": timestamp_text,
     "uuid": str,
+    "real": _double,
+    "time": lambda value: value.isoformat(timespec="microseconds"),
 }

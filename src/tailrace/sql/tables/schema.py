@@ -30,6 +30,7 @@ _STORAGE = {
     "integer": "INTEGER",
     "bigint": "INTEGER",
     "double": "REAL",
+    "real": "REAL",
     "bytes": "BLOB",
     "decimal": f"TEXT COLLATE {COLLATION}",
 }

@@ -4,11 +4,12 @@
 |---|---|---|
 | boolean | 0 or 1 | `bool` |
 | smallint, integer, bigint | integer | `int` |
-| double | real, never infinite | `float` |
+| double, real | real, never infinite | `float` |
 | decimal | text, with all digits of its scale | `Decimal` |
 | text | text | `str` |
+| char | text, filled up with spaces | `str` |
 | bytes | blob | `bytes` |
-| date, timestamp, uuid | text in one form | `date`, `datetime` in UTC, `UUID` |
+| date, time, timestamp, uuid | text in one form | `date`, `time`, `datetime` in UTC, `UUID` |
 | json, list | JSON text without white space | what JSON holds |
 
 Every value has one normal form, so equal values are equal bytes and an index finds them.
@@ -16,9 +17,10 @@ Every value has one normal form, so equal values are equal bytes and an index fi
 
 import math
 import re
+import struct
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException, DivisionByZero, InvalidOperation, Overflow
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -26,11 +28,19 @@ from uuid import UUID
 import msgspec
 
 from tailrace.model.errors import ConstraintError, SqlError
-from tailrace.model.table import Column, ColumnKind, ColumnType
+from tailrace.model.table import Column, ColumnType
+from tailrace.sql.analysis.errors import OUT_OF_RANGE, AnalysisError
+from tailrace.sql.analysis.input_texts import read_text
+from tailrace.sql.analysis.types import TIME
 
 StoredValue = int | float | str | bytes | None
 """A value as SQLite stores it."""
 
+NOT_NULL = "23502"
+UNIQUE_VIOLATION = "23505"
+TOO_LONG = "22001"
+INVALID_TEXT = "22P02"
+"""SQLSTATEs of values that a column can't store."""
 MAX_DECIMAL_DIGITS = 1000
 DECIMALS = Context(prec=MAX_DECIMAL_DIGITS + 10, rounding=ROUND_HALF_UP, traps=[InvalidOperation, DivisionByZero, Overflow])
 
@@ -49,6 +59,10 @@ _WHOLE = re.compile(r"[+-]?\d+")
 
 class InvalidValueError(Exception):
     """The value is not valid for the type; the message says why."""
+
+    def __init__(self, message: str, sqlstate: str = INVALID_TEXT) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
 
 
 StoreValue = Callable[[object], StoredValue]
@@ -80,12 +94,18 @@ def codec_of(type_: ColumnType) -> ColumnCodec:
             return ColumnCodec(
                 lambda value: store_decimal(value, type_.precision, type_.scale), lambda kept: Decimal(str(kept))
             )
-        case "text":
+        case "real":
+            return ColumnCodec(store_real, shortest_real)  # type: ignore[arg-type]
+        case "text" if type_.length is None:
             return ColumnCodec(_store_text, _unchanged)
+        case "text" | "char":
+            return ColumnCodec(lambda value: fit_text(str(_store_text(value)), type_), _unchanged)
         case "bytes":
             return ColumnCodec(_store_bytes, _unchanged)
         case "date":
             return ColumnCodec(store_date, lambda kept: date.fromisoformat(str(kept)))
+        case "time":
+            return ColumnCodec(store_time, lambda kept: time.fromisoformat(str(kept)))
         case "timestamp":
             return ColumnCodec(store_timestamp, lambda kept: datetime.fromisoformat(str(kept)))
         case "uuid":
@@ -108,6 +128,8 @@ def json_form(type_: ColumnType, kept: StoredValue) -> object:
             return msgspec.Raw(str(kept).encode())
         case "bytes":
             return b64encode(kept).decode()  # type: ignore[arg-type]
+        case "real":
+            return shortest_real(kept)  # type: ignore[arg-type]
     return kept
 
 
@@ -135,7 +157,7 @@ def _integer_codec(kind: str) -> ColumnCodec:
         if not isinstance(value, int) or isinstance(value, bool):
             raise InvalidValueError("it is not a whole number")
         if not least <= value <= most:
-            raise InvalidValueError(f"it is not from {least} to {most}")
+            raise InvalidValueError(f"it is not from {least} to {most}", OUT_OF_RANGE)
         return value
 
     return ColumnCodec(store, _unchanged)
@@ -144,16 +166,39 @@ def _integer_codec(kind: str) -> ColumnCodec:
 _INTEGERS = {kind: _integer_codec(kind) for kind in RANGES}
 
 
-def _store_double(value: object) -> StoredValue:
+def _store_double(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
         raise InvalidValueError("it is not a number")
     try:
         number = float(value)
-    except (ValueError, OverflowError):
-        raise InvalidValueError("it is not a number in the range of a double") from None
+    except OverflowError:
+        raise InvalidValueError("it is not a number in the range of a double", OUT_OF_RANGE) from None
+    except ValueError:
+        raise InvalidValueError("it is not a number") from None
     if not math.isfinite(number):
         raise InvalidValueError("a double can't be infinite or NaN here")
     return number
+
+
+def store_real(value: object) -> float:
+    """Return a number as the nearest float of 32 bits, which a double holds exactly."""
+    number = _store_double(value)
+    try:
+        (rounded,) = struct.unpack("f", struct.pack("f", number))
+    except OverflowError:
+        rounded = math.inf
+    if math.isinf(rounded) or (number and not rounded):
+        raise InvalidValueError(f"{shown(value)} is out of range for type real", OUT_OF_RANGE)
+    return float(rounded)
+
+
+def shortest_real(kept: float) -> float:
+    """Return the number with the fewest digits that is stored as this float of 32 bits."""
+    for digits in range(6, 10):
+        short = float(f"{kept:.{digits}g}")
+        if struct.unpack("f", struct.pack("f", short))[0] == kept:
+            return short
+    return kept
 
 
 def store_decimal(value: object, precision: int | None, scale: int | None) -> str:
@@ -188,6 +233,17 @@ def _store_text(value: object) -> StoredValue:
     return value
 
 
+def fit_text(text: str, type_: ColumnType) -> str:
+    """Return a text as a varchar(n) or char(n) holds it. Spaces beyond its length are cut off, anything else is refused."""
+    length = type_.length or len(text)
+    if len(text) > length:
+        if text[length:].strip(" "):
+            name = "character varying" if type_.kind == "text" else "character"
+            raise InvalidValueError(f"value too long for type {name}({length})", TOO_LONG)
+        text = text[:length]
+    return text.ljust(length) if type_.kind == "char" else text
+
+
 def _store_bytes(value: object) -> StoredValue:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
@@ -208,6 +264,18 @@ def store_date(value: object) -> str:
         return date.fromisoformat(value.strip()).isoformat()  # type: ignore[attr-defined]
     except (ValueError, AttributeError):
         raise InvalidValueError("write a date as '2026-01-31'") from None
+
+
+def store_time(value: object) -> str:
+    """Return a time of day with all six digits of its fraction, so that texts are ordered as times are."""
+    if isinstance(value, str):
+        try:
+            value = read_text(value, TIME)
+        except AnalysisError as error:
+            raise InvalidValueError(error.message, error.sqlstate) from None
+    if not isinstance(value, time) or value.tzinfo is not None:
+        raise InvalidValueError("write a time as '13:45:00.5'")
+    return value.isoformat(timespec="microseconds")
 
 
 def store_timestamp(value: object) -> str:
@@ -294,9 +362,11 @@ def stored(value: object, column: Column) -> StoredValue:
         try:
             kept = codec_of(column.type).store(value)
         except InvalidValueError as why:
-            raise SqlError(f"column {column.name!r} is {column.type} and can't store {shown(value)}: {why}") from None
+            raise SqlError(
+                f"column {column.name!r} is {column.type} and can't store {shown(value)}: {why}", sqlstate=why.sqlstate
+            ) from None
     if kept is None and not column.nullable:
-        raise ConstraintError(f"column {column.name!r} can't be null")
+        raise ConstraintError(f"column {column.name!r} can't be null", sqlstate=NOT_NULL)
     return kept
 
 
@@ -309,7 +379,7 @@ def stored_column(values: Sequence[Any], column: Column) -> Sequence[StoredValue
     present = values
     if column.nullable and None in values:
         present = [value for value in values if value is not None]
-    if _all_fit(present, column.type.kind):
+    if _all_fit(present, column.type):
         return values
     if column.type.kind == "double" and present is values:
         doubles = _doubles(values)
@@ -327,6 +397,8 @@ def bound(value: object) -> StoredValue:
             return format(value, "f")
         case datetime():
             return timestamp_text(value)
+        case time():
+            return value.isoformat(timespec="microseconds")
         case date() | UUID():
             return str(value)
         case list() | tuple() | dict():
@@ -337,10 +409,11 @@ def bound(value: object) -> StoredValue:
     )
 
 
-def _all_fit(values: Sequence[Any], kind: ColumnKind) -> bool:
-    kinds = set(map(type, values))
+def _all_fit(values: Sequence[Any], type_: ColumnType) -> bool:
+    kinds, kind = set(map(type, values)), type_.kind
     if kind == "text":
-        return kinds == {str} and "\0" not in "".join(values)
+        is_short = type_.length is None or max(map(len, values), default=0) <= type_.length
+        return kinds == {str} and is_short and "\0" not in "".join(values)
     if kind == "double":
         return kinds == {float} and all(map(math.isfinite, values))
     if kind in RANGES and kinds == {int}:

@@ -28,7 +28,7 @@ from tailrace.sql.tables.database import quoted
 from tailrace.sql.tables.defaults import TableDefaults
 from tailrace.sql.tables.pushdown import UnorderedValueError, pushed_conditions
 from tailrace.sql.tables.schema import delete_sql, insert_sql
-from tailrace.sql.tables.values import StoredValue, codec_of, shown, stored
+from tailrace.sql.tables.values import UNIQUE_VIOLATION, StoredValue, codec_of, shortest_real, shown, stored
 
 _CHECK_EVERY_ROWS = 256
 _ROW_BYTES = 64
@@ -210,7 +210,10 @@ def plan_write(write: AnalyzedWrite, table: Table) -> WritePlan:
 def duplicate_key(table: Table, key: StoredRow) -> ConstraintError:
     """Return the error for a row whose key exists already."""
     named = ", ".join(f"{name} = {shown(value)}" for name, value in zip(table.primary_key, key, strict=True))
-    return ConstraintError(f"table {table.name!r} already has a row with {named}; use ON CONFLICT to say what to do then")
+    return ConstraintError(
+        f"table {table.name!r} already has a row with {named}; use ON CONFLICT to say what to do then",
+        sqlstate=UNIQUE_VIOLATION,
+    )
 
 
 class _Layout:
@@ -266,7 +269,7 @@ class _TableColumns:
 
 def _load(column_type: ColumnType) -> Callable[[Any], Any] | None:
     # The text of JSON is its value in expressions.
-    if column_type.kind in ("smallint", "integer", "bigint", "double", "text", "bytes", "json"):
+    if column_type.kind in ("smallint", "integer", "bigint", "double", "real", "text", "char", "bytes", "json"):
         return None
     return codec_of(column_type).load
 
@@ -363,6 +366,8 @@ def _converter(sql_type: SqlType) -> Callable[[Any], object] | None:
     match sql_type.name:
         case "json" | "jsonb":
             return msgspec.json.decode
+        case "float4":
+            return shortest_real
         case "interval":
             return interval_text
         case "time":

@@ -43,7 +43,7 @@ from tailrace.sql.tables.readers import StoredRows, read_parts
 from tailrace.sql.tables.rows import TableLog, TableRows
 from tailrace.sql.tables.table_catalog import TableCatalog
 from tailrace.sql.tables.table_file import TableFile, check_sealed, judged
-from tailrace.sql.tables.values import StoredValue, shown
+from tailrace.sql.tables.values import UNIQUE_VIOLATION, StoredValue, shown
 from tailrace.sql.tables.write_plans import WriteContext, WritePlan
 
 _SAVEPOINT = "client"
@@ -342,7 +342,8 @@ class WriterConnection:
             key = zip(program.table.primary_key, of.key_of(failed), strict=True)
             key_text = ", ".join(f"{name} = {shown(value)}" for name, value in key)
             error = ConstraintError(
-                f"table {program.table.name!r} already has a row with {key_text}; use ON CONFLICT to say what to do then"
+                f"table {program.table.name!r} already has a row with {key_text}; use ON CONFLICT to say what to do then",
+                sqlstate=UNIQUE_VIOLATION,
             )
             error.row = number
             raise error from None

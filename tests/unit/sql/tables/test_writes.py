@@ -271,7 +271,8 @@ async def test_a_dropped_table_made_again_is_a_new_one(tmp_path: Path) -> None:
     [
         ("CREATE TABLE t (id bigint)", "PRIMARY KEY"),
         ("CREATE TABLE t (id bigint, PRIMARY KEY (nope))", "nope"),
-        ("CREATE TABLE t (id bigint PRIMARY KEY, ID text)", "two columns 'ID'"),
+        ("CREATE TABLE t (id bigint PRIMARY KEY, ID text)", "column 'id' is defined twice"),
+        ('CREATE TABLE t (id bigint PRIMARY KEY, "ID" text)', "two columns 'ID'"),
         ('CREATE TABLE t ("a""b" bigint PRIMARY KEY)', "without quotes"),
         ("CREATE TABLE t (id json PRIMARY KEY)", "can't be part of a primary key"),
         ("CREATE TABLE t (id bigint PRIMARY KEY, _change_type text)", "change feed"),

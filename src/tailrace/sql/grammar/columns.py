@@ -1,0 +1,231 @@
+"""Columns as CREATE TABLE and ALTER TABLE define them, read from the tree of PostgreSQL's parser."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tailrace.model.errors import SqlError, SqlSyntaxError, UnsupportedSqlError
+from tailrace.model.suggestions import did_you_mean
+from tailrace.model.table import Column, ColumnKind, ColumnType
+from tailrace.sql.grammar.lexer import SqlToken, read_tokens
+from tailrace.sql.statements import Query
+
+Node = Mapping[str, Any]
+
+_MAX_PRECISION = 38
+_DEFAULT_DECIMAL = (18, 3)
+_MAX_LENGTH = 10_485_760
+"""That of PostgreSQL's varchar(n) and char(n)."""
+_UNDEFINED_TYPE = "42704"
+_INVALID_PARAMETER = "22023"
+TYPES: Mapping[str, ColumnKind] = {
+    "BOOLEAN": "boolean",
+    "BOOL": "boolean",
+    "SMALLINT": "smallint",
+    "INT2": "smallint",
+    "INTEGER": "integer",
+    "INT": "integer",
+    "INT4": "integer",
+    "BIGINT": "bigint",
+    "INT8": "bigint",
+    "DOUBLE PRECISION": "double",
+    "DOUBLE": "double",
+    "FLOAT8": "double",
+    "FLOAT": "double",
+    "DECIMAL": "decimal",
+    "NUMERIC": "decimal",
+    "REAL": "real",
+    "FLOAT4": "real",
+    "TEXT": "text",
+    "VARCHAR": "text",
+    "CHARACTER VARYING": "text",
+    "STRING": "text",
+    "CHAR": "char",
+    "CHARACTER": "char",
+    "BYTES": "bytes",
+    "BYTEA": "bytes",
+    "BLOB": "bytes",
+    "DATE": "date",
+    "TIMESTAMP WITH TIME ZONE": "timestamp",
+    "TIMESTAMP": "timestamp",
+    "TIMESTAMPTZ": "timestamp",
+    "TIME": "time",
+    "TIME WITHOUT TIME ZONE": "time",
+    "UUID": "uuid",
+    "JSONB": "json",
+    "JSON": "json",
+}
+"""The types of columns, by all names under which they can be written."""
+_UNSUPPORTED = {
+    "interval": "store a number of seconds, or the text of the interval",
+    "timetz": "use timestamptz, or time without a time zone",
+    "money": "use decimal(p, s)",
+}
+_CONSTRAINT_NAMES = {
+    "CONSTR_CHECK": "CHECK",
+    "CONSTR_UNIQUE": "UNIQUE",
+    "CONSTR_FOREIGN": "REFERENCES",
+    "CONSTR_IDENTITY": "GENERATED AS IDENTITY",
+    "CONSTR_GENERATED": "GENERATED AS",
+    "CONSTR_EXCLUSION": "EXCLUDE",
+}
+
+
+class ColumnDefinition(NamedTuple):
+    """A column with the constraints that stand behind it."""
+
+    column: Column
+    is_key: bool
+    location: int
+
+
+class DefinitionReader:
+    """Reads parts of a statement that defines something, and places errors in its text."""
+
+    def __init__(self, parsed: Query) -> None:
+        self._parsed = parsed
+        self._tokens: Sequence[SqlToken] | None = None
+
+    def error(
+        self, message: str, location: int = -1, kind: type[SqlError] = SqlError, *, sqlstate: str | None = None
+    ) -> SqlError:
+        """Return an error at a location of the tree."""
+        return kind(message, *self._parsed.position_of(location), sqlstate=sqlstate)
+
+    def unsupported(self, message: str, location: int = -1) -> SqlError:
+        return self.error(message, location, UnsupportedSqlError)
+
+    def column(self, fields: Node, table: str) -> ColumnDefinition:
+        """Return the column of a `ColumnDef`."""
+        name, location = fields["colname"], fields.get("location", -1)
+        if "typeName" not in fields:
+            raise self.error(f"column {name!r} has no type", location, SqlSyntaxError)
+        if "collClause" in fields:
+            raise self.unsupported(
+                "COLLATE is not supported; text is ordered by its bytes", fields["collClause"].get("location", -1)
+            )
+        kind = self.type(fields["typeName"])
+        nullable: bool | None = None
+        default: str | None = None
+        is_key = False
+        for constraint in (one["Constraint"] for one in fields.get("constraints", ())):
+            at = constraint.get("location", -1)
+            match constraint["contype"]:
+                case "CONSTR_NOTNULL" | "CONSTR_NULL" as null:
+                    if nullable is (null == "CONSTR_NOTNULL"):
+                        raise self.error(f"column {name!r} is both NULL and NOT NULL; use one of them", at, SqlSyntaxError)
+                    nullable = null == "CONSTR_NULL"
+                case "CONSTR_DEFAULT":
+                    if default is not None:
+                        raise self.error(f"column {name!r} has two defaults; use one of them", at, SqlSyntaxError)
+                    default = self._default(constraint, fields["constraints"])
+                case "CONSTR_PRIMARY":
+                    if is_key:
+                        raise self.two_keys(table, at)
+                    is_key = True
+                case other:
+                    raise self.unsupported_constraint(other, at)
+        return ColumnDefinition(Column(name=name, type=kind, nullable=nullable is not False, default=default), is_key, location)
+
+    def two_keys(self, table: str, location: int) -> SqlError:
+        """Return the error for a table with more than one primary key."""
+        return self.error(
+            f"multiple primary keys for table {table!r} are not allowed; write a key of several columns as PRIMARY KEY (a, b)",
+            location,
+            sqlstate="42P16",
+        )
+
+    def unsupported_constraint(self, kind: str, location: int) -> SqlError:
+        """Return the error for a constraint that tables can't have."""
+        written = _CONSTRAINT_NAMES.get(kind) or kind.removeprefix("CONSTR_").removeprefix("ATTR_").replace("_", " ")
+        return self.unsupported(f"{written} is not supported; see docs/reference/sql.md", location)
+
+    def type(self, fields: Node) -> ColumnType:
+        """Return the type of a `TypeName`."""
+        location = fields.get("location", -1)
+        name = ".".join(part["String"]["sval"] for part in fields.get("names", ())).removeprefix("pg_catalog.")
+        kind = _KINDS.get(name)
+        if name in _UNSUPPORTED:
+            raise self.unsupported(f"columns of the type {name} are not supported; {_UNSUPPORTED[name]}", location)
+        if kind is None or fields.get("setof"):
+            known = sorted({written.lower() for written in TYPES})
+            hint = did_you_mean(name, known)
+            raise self.error(
+                f"type {name!r} does not exist{hint}; use {', '.join(sorted(set(TYPES.values())))}, or one of these and []",
+                location,
+                sqlstate=_UNDEFINED_TYPE,
+            )
+        modifiers = [self._modifier(one, location) for one in fields.get("typmods", ())]
+        if kind == "decimal":
+            found = self._decimal(modifiers, location)
+        elif name in ("varchar", "bpchar"):
+            found = self._text(name, modifiers, location)
+        elif modifiers:
+            raise self.unsupported(f"a length or precision of {name} is not supported; leave it out", location)
+        else:
+            found = ColumnType(kind)
+        for _ in fields.get("arrayBounds", ()):
+            found = ColumnType("list", element=found)
+        return found
+
+    def _modifier(self, node: Node, location: int) -> int:
+        found = node.get("A_Const", {}).get("ival")
+        if found is None:
+            raise self.error("type modifiers must be whole numbers", location, SqlSyntaxError)
+        return int(found.get("ival", 0))
+
+    def _text(self, name: str, modifiers: Sequence[int], location: int) -> ColumnType:
+        if len(modifiers) > 1 or any(not 1 <= length <= _MAX_LENGTH for length in modifiers):
+            shown = "varchar" if name == "varchar" else "char"
+            raise self.error(
+                f"length for type {shown} must be at least 1 and cannot exceed {_MAX_LENGTH}",
+                location,
+                sqlstate=_INVALID_PARAMETER,
+            )
+        if not modifiers:
+            if name == "bpchar":
+                raise self.unsupported("bpchar without a length is not supported; use char(n) or text", location)
+            return ColumnType("text")
+        return ColumnType("text" if name == "varchar" else "char", length=modifiers[0])
+
+    def _decimal(self, modifiers: Sequence[int], location: int) -> ColumnType:
+        if len(modifiers) > 2:
+            raise self.error("invalid NUMERIC type modifier", location, sqlstate=_INVALID_PARAMETER)
+        precision, scale = (*modifiers, 0)[:2] if modifiers else _DEFAULT_DECIMAL
+        if not (1 <= precision <= _MAX_PRECISION and 0 <= scale <= precision):
+            raise self.error(
+                f"decimal({precision}, {scale}) is not valid; a decimal has 1 to {_MAX_PRECISION} digits, of which 0 to all are"
+                " after the decimal point",
+                location,
+                sqlstate=_INVALID_PARAMETER,
+            )
+        return ColumnType("decimal", precision=precision, scale=scale)
+
+    def _default(self, constraint: Node, constraints: Sequence[Node]) -> str:
+        start = constraint["location"]
+        ends = [one["Constraint"].get("location", -1) for one in constraints]
+        return self._text_behind("default", start, min((end for end in ends if end > start), default=None))
+
+    def _text_behind(self, keyword: str, start: int, end: int | None) -> str:
+        """Return what is written behind a keyword, up to a location, or to the comma or bracket that ends the definition."""
+        text = self._parsed.postgres_text
+        if self._tokens is None:
+            self._tokens = read_tokens(text)
+        first = self._index(start)
+        last = len(text) if end is None else self._index(end)
+        tokens = [token for token in self._tokens if first <= token.start < last]
+        at = next(place for place, token in enumerate(tokens) if token.is_word(keyword)) + 1
+        depth = 0
+        until = at
+        for token in tokens[at:]:
+            depth += (token.text in ("(", "[")) - (token.text in (")", "]")) if token.kind == "operator" else 0
+            if depth < 0 or (not depth and token.kind == "operator" and token.text == ","):
+                break
+            until += 1
+        return text[tokens[at].start : tokens[until - 1].end]
+
+    def _index(self, location: int) -> int:
+        return len(self._parsed.postgres_text.encode()[:location].decode(errors="ignore"))
+
+
+_KINDS: Mapping[str, ColumnKind] = {name.lower(): kind for name, kind in TYPES.items()} | {"bpchar": "char"}
+"""The kinds by the names in trees, which have `int4` for `int` and `float8` for `double precision`."""
