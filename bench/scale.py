@@ -62,6 +62,18 @@ class NatsScale(msgspec.Struct, frozen=True, kw_only=True):
     steady_seconds: float
 
 
+class PostgresScale(msgspec.Struct, frozen=True, kw_only=True):
+    """The work at Tailrace and at PostgreSQL, in each round."""
+
+    rounds: int
+    points: int
+    """Rows that are read by their keys."""
+    single_rows: int
+    many_rows: int
+    table_rows: int
+    topic_records: int
+
+
 class GrowthScale(msgspec.Struct, frozen=True, kw_only=True):
     """The rising amounts of what grows, and the work that measures the cost."""
 
@@ -138,6 +150,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     http: HttpScale
     spark: SparkScale
     nats: NatsScale
+    postgres: PostgresScale
     growth: GrowthScale
 
 
@@ -196,6 +209,9 @@ FULL = Scale(
         large_bytes=10 * GIB,
     ),
     nats=NatsScale(rounds=4, records=40_000, synced_records=4_000, one_by_one=300, steady_seconds=1.5),
+    postgres=PostgresScale(
+        rounds=5, points=2_000, single_rows=500, many_rows=20_000, table_rows=5_000_000, topic_records=10_000_000
+    ),
     growth=GrowthScale(
         rounds=3,
         topics=(1, 10, 100, 1_000, 10_000),
@@ -260,6 +276,7 @@ QUICK = msgspec.structs.replace(
         large_bytes=512 * MIB,
     ),
     nats=NatsScale(rounds=2, records=10_000, synced_records=1_000, one_by_one=50, steady_seconds=1),
+    postgres=PostgresScale(rounds=3, points=500, single_rows=100, many_rows=5_000, table_rows=500_000, topic_records=1_000_000),
     growth=GrowthScale(
         rounds=2,
         topics=(1, 10, 100, 1_000, 10_000),

@@ -14,6 +14,7 @@ from bench.kafka import footprint, latency, throughput
 from bench.nats import comparison as nats
 from bench.peers.kafka import KafkaPeer, NotObtainable, connector_jars, kafka_jars
 from bench.peers.servers import MakePeer, TailracePeer
+from bench.postgres import comparison as postgres
 from bench.results import ScaleName
 from bench.spark import memory, routing, topics
 from bench.store import append, fetch, lagging_reader, opening, tiny_appends
@@ -85,6 +86,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "laggard": Subject(_alone(lagging_reader.run), 15, 20),
     "sql-writing": Subject(_alone(requests.run_inserts), 20, 40),
     "sql-querying": Subject(_alone(querying.run), 25, 60),
+    "sql-postgres": Subject(_alone(postgres.run), 50, 260),
     "http": Subject(_alone(requests.run_messages), 10, 25),
     "http-subscribers": Subject(_alone(requests.run_subscribers), 20, 30),
     "sdk": Subject(_alone(sdk.run), 15, 30),

@@ -154,15 +154,20 @@ def load_topic(server: HttpServer, topic: str, records: int, value_bytes: int) -
     batch = encode_batch([Record(b"%d" % number, value, (), _TIMESTAMP) for number, value in enumerate(values)])
     wanted = -(-records // _BATCH_RECORDS)
     server.create_topic(topic)
+    load_batches(server, topic, [(0, bytes(batch), _BATCH_RECORDS)] * wanted)
+    return Loaded(wanted * _BATCH_RECORDS, wanted * sum(map(len, values)))
+
+
+def load_batches(server: HttpServer, topic: str, batches: Sequence[tuple[int, bytes, int]]) -> None:
+    """Append batches to a topic: the partition of each, its bytes and the number of its records."""
     with ServerConnection(ServerAddress(server.url)) as connection:
         topic_id = TopicId(connection.offsets([topic]).topic_ids[topic])
         writer = f"loading-{uuid4().hex}"
-        for first in range(0, wanted, _STAGE_BATCHES):
+        for first in range(0, len(batches), _STAGE_BATCHES):
             stager = Stager(connection, writer, f"{writer}-{first}")
-            for _ in range(min(_STAGE_BATCHES, wanted - first)):
-                stager.add([StagedBatch(topic_id, topic, 0, batch)], _BATCH_RECORDS)
+            for partition, batch, records in batches[first : first + _STAGE_BATCHES]:
+                stager.add([StagedBatch(topic_id, topic, partition, batch)], records)
             write(connection, writer, [stager.finish()], "batches", first)
-    return Loaded(wanted * _BATCH_RECORDS, wanted * sum(map(len, values)))
 
 
 class KafkaListener:

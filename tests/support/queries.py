@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from tailrace.broker.broker import Broker
 from tailrace.model.clock import Clock, SystemClock
@@ -15,6 +16,7 @@ from tailrace.sql.parse import parse
 from tailrace.sql.results import Result
 from tailrace.sql.select.queries import QueryRunner, QueryTables
 from tailrace.sql.statements import Query
+from tailrace.sql.tables.columnar_copies import ColumnarCopies
 from tailrace.sql.tables.readers import StoredRows, TableSnapshot
 from tailrace.sql.tables.values import StoredValue
 from tailrace.store.contract import Store
@@ -24,9 +26,18 @@ from tests.support.clocks import ManualClock
 from tests.support.tables import TableSql, running_tables
 from tests.support.workers import workers_for
 
+T = TypeVar("T")
+
 
 class NoTables:
+    @property
+    def copies(self) -> ColumnarCopies:
+        raise UnsupportedSqlError("this test has no tables")
+
     async def read_rows(self, sql: str, values: Sequence[StoredValue]) -> StoredRows:
+        raise UnsupportedSqlError("this test has no tables")
+
+    async def read_few(self, work: Callable[[TableSnapshot], T]) -> T:
         raise UnsupportedSqlError("this test has no tables")
 
     def snapshot(self, is_cancelled: Callable[[], bool]) -> AbstractContextManager[TableSnapshot]:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol
 
 from tailrace.broker.broker import Broker
@@ -12,21 +13,23 @@ from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.scan import TopicScan
 from tailrace.model.clock import Clock
 from tailrace.model.errors import TailraceError, UnsupportedSqlError
+from tailrace.model.ids import TableId
 from tailrace.model.limits import Limits
-from tailrace.model.table import CHANGES_PREFIX
+from tailrace.model.table import CHANGES_PREFIX, Table
 from tailrace.sql.analysis.queries import RelationColumn
 from tailrace.sql.analysis.types import of_column, to_column
 from tailrace.sql.parameters import Parameters, in_order
 from tailrace.sql.results import Result, ResultColumn, ResultStream
 from tailrace.sql.select.fast_point_select import PointSelects
-from tailrace.sql.select.plan import FoundRelation, QueryPlan, QueryPlanner, names_in, sql_type_of
+from tailrace.sql.select.plan import FoundRelation, PlannedScan, QueryPlan, QueryPlanner, names_in, sql_type_of
 from tailrace.sql.select.sources import scan_bounds
 from tailrace.sql.select.system import NAMESPACE, SYSTEM_TABLES, ReadRows, SystemRelation
-from tailrace.sql.select.tables import RowReader, TableRelation
+from tailrace.sql.select.tables import ChangedRowsRelation, RowReader, SnapshotReader, TableRelation, can_use_copy
 from tailrace.sql.select.topics import HIDDEN_COLUMNS, TOPIC_COLUMNS, FieldReader, TopicRelation
 from tailrace.sql.select.worker_protocol import Relation
 from tailrace.sql.select.workers import WorkerPool, WorkerProcess
 from tailrace.sql.statements import Query
+from tailrace.sql.tables.columnar_copies import ColumnarCopies, ColumnarView
 from tailrace.sql.tables.jobs import RowSource
 
 _COPIES = 3
@@ -37,7 +40,9 @@ _JSON_TEXTS = ("key", "value")
 class ReadTables(Protocol):
     """The rows of tables; see `sql.tables`."""
 
-    def snapshot(self, is_cancelled: Callable[[], bool]) -> AbstractContextManager[RowReader]: ...
+    @property
+    def copies(self) -> ColumnarCopies: ...
+    def snapshot(self, is_cancelled: Callable[[], bool]) -> AbstractContextManager[SnapshotReader]: ...
 
 
 class QuerySources:
@@ -133,10 +138,14 @@ class QueryExecution:
         """
         plan = self._planner.plan(None if out is not None else self._limits.query_rows + 1)
         with ExitStack() as stack:
-            reader = None
-            if any(scan.relation.kind == "table" for scan in plan.scans):
-                reader = stack.enter_context(self._sources.tables.snapshot(lambda: self._stopped_by is not None))
-            return self._run(plan, reader, on_start, out)
+            read_table = _no_tables
+            tables = [scan.relation.table for scan in plan.scans if scan.relation.table is not None]
+            if tables:
+                # In this order: what changes after the snapshot was taken is among the keys that have changed.
+                leases = stack.enter_context(self._sources.tables.copies.leased(tables))
+                snapshot = stack.enter_context(self._sources.tables.snapshot(lambda: self._stopped_by is not None))
+                read_table = partial(self._read_table, snapshot, leases.views(snapshot))
+            return self._run(plan, read_table, on_start, out)
 
     def run_in_transaction(self, rows: RowSource) -> Result:
         """Run the query over the rows that a transaction sees, in the thread of the transaction."""
@@ -147,12 +156,12 @@ class QueryExecution:
                 self._query.line,
                 self._query.column,
             )
-        return self._run(plan, rows, lambda: None, None, rows.check)
+        return self._run(plan, partial(_read_stored, rows), lambda: None, None, rows.check)
 
     def _run(
         self,
         plan: QueryPlan,
-        reader: RowReader | None,
+        read_table: "ReadTable",
         on_start: Callable[[], None],
         out: ResultStream | None,
         check: Callable[[], None] | None = None,
@@ -165,7 +174,7 @@ class QueryExecution:
                     raise self._stopped_by
             worker.wait()
             on_start()
-            relations = self._relations(plan, reader, worker)
+            relations = self._relations(plan, read_table, worker)
             columns = [ResultColumn(name, to_column(kind)) for name, kind in zip(plan.names, plan.types, strict=True)]
             return worker.run(plan.text, relations, columns, plan.types, out, self._keep, check)
         except TailraceError as error:
@@ -195,7 +204,18 @@ class QueryExecution:
     def _keep(self, size: int) -> None:
         self._answer.keep_from_thread(_COPIES * size, self._loop)
 
-    def _relations(self, plan: QueryPlan, reader: RowReader | None, worker: WorkerProcess) -> dict[str, Relation]:
+    def _read_table(
+        self, snapshot: SnapshotReader, views: Mapping[TableId, ColumnarView], table: Table, scan: PlannedScan
+    ) -> Relation:
+        if not can_use_copy(table, scan.where):
+            return TableRelation(snapshot, table, scan.columns, scan.where)
+        view = views.get(table.id)
+        if view is not None:
+            return ChangedRowsRelation(snapshot, table, scan.columns, view)
+        want = partial(self._sources.tables.copies.want, table)
+        return TableRelation(snapshot, table, scan.columns, scan.where, want)
+
+    def _relations(self, plan: QueryPlan, read_table: "ReadTable", worker: WorkerProcess) -> dict[str, Relation]:
         """Return what the query reads, by the names that DuckDB knows."""
         asked = [bounds.question.removeprefix("SELECT ") for bounds in plan.bounds if bounds.question is not None]
         count = sum(bounds.asked for bounds in plan.bounds)
@@ -205,8 +225,8 @@ class QueryExecution:
             values = [next(answers) for _ in range(bounds.asked)]
             if scan.relation.kind == "system":
                 relations[scan.name] = SystemRelation(SYSTEM_TABLES[scan.relation.name], self._system[scan.relation.name])
-            elif scan.relation.kind == "table" and scan.relation.table is not None and reader is not None:
-                relations[scan.name] = TableRelation(reader, scan.relation.table, scan.columns, scan.where)
+            elif scan.relation.table is not None:
+                relations[scan.name] = read_table(scan.relation.table, scan)
             else:
                 found = list(bounds.answered(values))
                 relations[scan.name] = TopicRelation(
@@ -218,6 +238,17 @@ class QueryExecution:
                     self._answer,
                 )
         return relations
+
+
+ReadTable = Callable[[Table, PlannedScan], Relation]
+
+
+def _no_tables(table: Table, scan: PlannedScan) -> Relation:
+    raise UnsupportedSqlError(f"the query can't read table {table.name!r}")
+
+
+def _read_stored(rows: RowReader, table: Table, scan: PlannedScan) -> Relation:
+    return TableRelation(rows, table, scan.columns, scan.where)
 
 
 class QueryInTransaction:

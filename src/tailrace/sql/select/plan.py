@@ -5,43 +5,33 @@ of the query.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime, time
-from decimal import Decimal
+from datetime import datetime
 from typing import Any, Literal, NamedTuple
-from uuid import UUID
 
-import msgspec
 import pyarrow as pa
 
 from tailrace.model.errors import LimitExceededError, SqlError, TailraceError, UnknownTableError, UnsupportedSqlError
 from tailrace.model.limits import Limits
 from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import Table
-from tailrace.sql.analysis.errors import INVALID_TEXT, UNDEFINED_TABLE, AnalysisError, UnsupportedError
+from tailrace.sql.analysis.errors import UNDEFINED_TABLE, AnalysisError, UnsupportedError
 from tailrace.sql.analysis.queries import QueryAnalyzer, RelationColumn
 from tailrace.sql.analysis.tree import AnalyzedQuery, Constant, Expression, NamedRelation, Parameter
 from tailrace.sql.analysis.types import (
     BOOL,
     BYTEA,
-    DATE,
     FLOAT8,
     INT4,
     INT8,
     JSONB,
-    NUMERIC,
     TEXT,
-    TIME,
-    TIMESTAMP,
     TIMESTAMPTZ,
-    UNKNOWN,
     SqlType,
     of_column,
 )
-from tailrace.sql.analysis.types import (
-    UUID as UUID_TYPE,
-)
 from tailrace.sql.duckdb.render import DuckDbRenderer
 from tailrace.sql.select.changes import META_COLUMNS, TOPIC_COLUMNS_READ, changes_sql
+from tailrace.sql.select.parameter_types import as_parameter, parameter_type
 from tailrace.sql.select.sources import (
     CHANGE_SCAN_COLUMNS,
     SCAN_COLUMNS,
@@ -58,8 +48,6 @@ from tailrace.sql.select.system import NAMESPACE, SYSTEM_TABLES
 from tailrace.sql.statements import Query
 
 CHANGES_FUNCTION = "table_changes"
-_INT4_END = 1 << 31
-_INT8_END = 1 << 63
 _ARROW_TYPES: dict[pa.DataType, SqlType] = {
     pa.bool_(): BOOL,
     pa.int16(): SqlType("int2"),
@@ -135,7 +123,7 @@ class QueryPlanner:
         self._changes: dict[str, _Changes] = {}
         _check_size(parameters, limits)
         self._types = [parameter_type(value) for value in parameters]
-        self._parameters = [_as_parameter(value, kind) for value, kind in zip(parameters, self._types, strict=True)]
+        self._parameters = [as_parameter(value, kind) for value, kind in zip(parameters, self._types, strict=True)]
 
     def plan(self, most_rows: int | None) -> QueryPlan:
         """Return the plan. A limit of rows is added to the query if it has none that is lower."""
@@ -297,70 +285,6 @@ def _text_of(expression: Expression | None, parameters: Sequence[object]) -> str
 def sql_type_of(arrow: pa.DataType) -> SqlType:
     """Return the type of a column of a topic or system table."""
     return _ARROW_TYPES[arrow]
-
-
-def parameter_type(value: object) -> SqlType:
-    """Return the type of a parameter. That of a string or null is decided by what stands around it, as PostgreSQL does."""
-    match value:
-        case None | str():
-            return UNKNOWN
-        case bool():
-            return BOOL
-        case int():
-            if -_INT4_END <= value < _INT4_END:
-                return INT4
-            return INT8 if -_INT8_END <= value < _INT8_END else NUMERIC
-        case float():
-            return FLOAT8
-        case Decimal():
-            return NUMERIC
-        case bytes():
-            return BYTEA
-        case datetime():
-            return TIMESTAMPTZ if value.tzinfo else TIMESTAMP
-        case date():
-            return DATE
-        case time():
-            return TIME
-        case UUID():
-            return UUID_TYPE
-        case dict():
-            return JSONB
-        case list() | tuple():
-            return _array_type(value)
-    raise SqlError(
-        f"a parameter can't be a {type(value).__name__}; use a type that JSON has, or bytes, a date, a time, a UUID or a"
-        " Decimal"
-    )
-
-
-def _array_type(items: Sequence[object]) -> SqlType:
-    types = {parameter_type(item) for item in items if item is not None}
-    if not types:
-        return UNKNOWN
-    if types == {UNKNOWN}:
-        return UNKNOWN
-    if types <= {INT4, INT8}:
-        return (INT8 if INT8 in types else INT4).array
-    if types <= {INT4, INT8, NUMERIC, FLOAT8}:
-        return (FLOAT8 if FLOAT8 in types else NUMERIC).array
-    (only, *others) = types
-    return JSONB if others or only.is_array else only.array
-
-
-def _as_parameter(value: object, kind: SqlType) -> object:
-    """Return a parameter as constants of its type are written."""
-    if kind == JSONB:
-        try:
-            return msgspec.json.encode(value).decode()
-        except (TypeError, ValueError, RecursionError) as error:
-            raise SqlError(f"a parameter can't be written as JSON: {error}", sqlstate=INVALID_TEXT) from None
-    if kind.name == "numeric" and isinstance(value, int):
-        return Decimal(value)
-    if kind.is_array and isinstance(value, list | tuple):
-        convert = Decimal if kind.element == NUMERIC else float if kind.element == FLOAT8 else None
-        return list(value) if convert is None else [None if item is None else convert(item) for item in value]
-    return value
 
 
 def _check_size(parameters: Sequence[object], limits: Limits) -> None:

@@ -4,7 +4,7 @@ Names are looked up on the event loop, where a query also gets its view of the t
 threads. DuckDB runs it in a process of its own and requests the rows that it needs, which the thread reads and decodes, without
 the interpreter's lock where possible, so that producers and consumers are served meanwhile. A query is stopped when it takes
 too long or its caller has gone. Short queries do not wait for long ones (`sql/query_scheduler.py`). A row by its key is read
-without all that (`fast_point_select.py`).
+without all that (`fast_point_select.py`), and so are a few rows of one table (`fast_row_select.py`).
 
 Arrow is loaded by the first query, in a thread, so that the server starts without it.
 """
@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
@@ -25,7 +26,9 @@ from tailrace.sql.parameters import Parameters
 from tailrace.sql.query_scheduler import QueryScheduler, QuerySlot
 from tailrace.sql.results import Result, ResultStream, StreamSlots
 from tailrace.sql.select.fast_point_select import PointSelects
+from tailrace.sql.select.fast_row_select import RowSelects
 from tailrace.sql.statements import Query
+from tailrace.sql.tables.columnar_copies import ColumnarCopies
 from tailrace.sql.tables.readers import StoredRows, TableSnapshot
 from tailrace.sql.tables.values import StoredValue
 
@@ -34,10 +37,16 @@ if TYPE_CHECKING:
     from tailrace.sql.select.workers import WorkerPool
 
 
+T = TypeVar("T")
+
+
 class QueryTables(Protocol):
     """The rows of tables; see `sql.tables`."""
 
+    @property
+    def copies(self) -> ColumnarCopies: ...
     async def read_rows(self, sql: str, values: Sequence[StoredValue]) -> StoredRows: ...
+    async def read_few(self, work: Callable[[TableSnapshot], T]) -> T: ...
     def snapshot(self, is_cancelled: Callable[[], bool]) -> AbstractContextManager[TableSnapshot]: ...
 
 
@@ -49,6 +58,7 @@ class QueryRunner:
         self._tables = tables
         self._clock = clock
         self._points = PointSelects(broker.tables.find)
+        self._rows = RowSelects(broker.tables.find, limits)
         self._limits = limits
         self._workers = workers
         self._threads = ThreadPoolExecutor(2 * limits.query_threads, "tailrace-select")
@@ -65,9 +75,23 @@ class QueryRunner:
         point = self._points.bind(query, params)
         if point is not None:
             return point.result(await self._tables.read_rows(point.sql, point.values))
+        found = await self._few_rows(query, params)
+        if found is not None:
+            return found
         return await self._scheduler.run(
             lambda slot: self._attempt(slot, query, params, answer or self._broker.answers.answer())
         )
+
+    async def _few_rows(self, query: Query, params: Parameters) -> Result | None:
+        """Return the result of a query that reads a few rows of one table; `None` if it has to be run by a worker."""
+        bound = None if self._is_closed else self._rows.bind(query, params)
+        if bound is None:
+            return None
+        plan, values = bound
+        if not plan.is_by_key and self._tables.copies.has_copy(plan.table):
+            return None
+        now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
+        return await self._tables.read_few(lambda snapshot: plan.run(snapshot, values, now))
 
     async def _attempt(self, slot: QuerySlot, query: Query, params: Parameters, answer: ReadAnswer) -> Result:
         execution = await self._prepared(query, params, answer)

@@ -1,4 +1,7 @@
-"""Tables as relations: read from SQLite as a query needs them, with only its columns, and only rows that it can need."""
+"""Tables as relations: read from SQLite as a query needs them, with only its columns, and only rows that it can need.
+
+Of a table with a columnar copy (`sql/tables/columnar_copies.py`) only the rows that have changed since are read from SQLite.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -12,11 +15,13 @@ import pyarrow.compute as pc
 from tailrace.model.table import Column, ColumnKind, ColumnType, Table
 from tailrace.sql.analysis.types import of_column
 from tailrace.sql.duckdb.templates import is_loose
+from tailrace.sql.select.columnar_relation import counted_batches
 from tailrace.sql.select.sources import ColumnCondition
+from tailrace.sql.select.worker_protocol import ColumnarFile
+from tailrace.sql.tables.columnar_copies import ColumnarView
 from tailrace.sql.tables.database import quoted
 from tailrace.sql.tables.values import InvalidValueError, StoredValue, codec_of
 
-_COUNTED_ROWS = 100_000
 _EXACT_DOUBLE = 1 << 53
 _ARROW_TYPES: dict[ColumnKind, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -40,6 +45,11 @@ _RANGES = frozenset(("smallint", "integer", "bigint", "double", "text", "date", 
 """Kinds whose stored values are ordered as the values are."""
 
 
+_MANY_ROWS = 20_000
+_MANY_STEPS = 200_000
+"""How many rows a scan reads, or how much work SQLite has with it, before it is worth a columnar copy."""
+
+
 class RowReader(Protocol):
     """Reads rows from SQLite, all of one state of the tables; see `sql.tables.readers`."""
 
@@ -47,6 +57,23 @@ class RowReader(Protocol):
         self, sql: str, values: Sequence[StoredValue], sized: Sequence[int] = ()
     ) -> Iterator[list[tuple[StoredValue, ...]]]:
         """Yield the rows of a statement in parts of bounded size. `sized` are the columns whose values may be large."""
+        ...
+
+
+class SnapshotReader(RowReader, Protocol):
+    """Reads rows of a snapshot that blocks no writer."""
+
+    generation: int
+    steps: int
+    """The work of SQLite so far."""
+
+    def start(self) -> None:
+        """Fix the state that is read."""
+
+    def read_by_keys(
+        self, sql: str, keys: Sequence[Sequence[StoredValue]], sized: Sequence[int] = ()
+    ) -> Iterator[list[tuple[StoredValue, ...]]]:
+        """Yield the rows of a statement that is run for each of the keys."""
         ...
 
 
@@ -59,27 +86,85 @@ class TableRelation:
         table: Table,
         columns: Sequence[str],
         where: Sequence[tuple[ColumnCondition, Sequence[object]]],
+        on_many_rows: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_many_rows` is called when a scan takes much work."""
         self._reader = reader
         self._columns = [column for column in table.columns if column.name in columns]
         self._sql, self._values = _statement(table, self._columns, where)
-        self.schema = pa.schema([(column.name, arrow_type(column.type)) for column in self._columns] or [("row", pa.null())])
+        self._on_many_rows = on_many_rows
+        self.schema = schema_of(self._columns)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        sized = [at for at, column in enumerate(self._columns) if column.type.kind in _SIZED]
-        for rows in self._reader.read(self._sql, self._values, sized):
+        count = 0
+        before = getattr(self._reader, "steps", 0)
+        for rows in self._reader.read(self._sql, self._values, sized_columns(self._columns)):
             if not self._columns:
-                yield from self._counted(int(str(rows[0][0])))
+                count = int(str(rows[0][0]))
+                yield from counted_batches(count)
                 continue
-            cells = zip(*rows, strict=True)
-            arrays = [_array(column.type, some) for column, some in zip(self._columns, cells, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+            count += len(rows)
+            yield batch_of(self._columns, rows, self.schema)
+        if count >= _MANY_ROWS or getattr(self._reader, "steps", 0) - before >= _MANY_STEPS:
+            self._on_many_rows()
 
-    def _counted(self, count: int) -> Iterator[pa.RecordBatch]:
-        while count > 0:
-            some = min(count, _COUNTED_ROWS)
-            yield pa.RecordBatch.from_arrays([pa.nulls(some)], schema=self.schema)
-            count -= some
+
+class ChangedRowsRelation:
+    """The rows of a table that have changed since its columnar copy was made, which the worker reads itself."""
+
+    def __init__(self, reader: SnapshotReader, table: Table, columns: Sequence[str], view: ColumnarView) -> None:
+        self._reader = reader
+        self._columns = [column for column in table.columns if column.name in columns]
+        self._keys = view.keys
+        shown = ", ".join(quoted(column.name) for column in self._columns) or "NULL"
+        key = " AND ".join(f"{quoted(name)} = ?" for name in table.primary_key)
+        self._sql = f"SELECT {shown} FROM {quoted(table.name)} WHERE {key}"  # noqa: S608
+        self.schema = schema_of(self._columns)
+        self.copy = ColumnarFile(
+            str(view.path), [column.name for column in self._columns], table.primary_key, _changed_keys(table, view.keys)
+        )
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        if not self._keys:
+            return
+        for rows in self._reader.read_by_keys(self._sql, self._keys, sized_columns(self._columns)):
+            yield batch_of(self._columns, rows, self.schema)
+
+
+def _changed_keys(table: Table, keys: Sequence[Sequence[StoredValue]]) -> bytes:
+    """Return keys as an Arrow batch for the worker; nothing if there are none."""
+    if not keys:
+        return b""
+    columns = [column for name in table.primary_key if (column := table.column(name)) is not None]
+    schema = schema_of(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as out:
+        out.write_batch(batch_of(columns, keys, schema))
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def can_use_copy(table: Table, where: Sequence[tuple[ColumnCondition, Sequence[object]]]) -> bool:
+    """Return whether a scan reads so many rows that a columnar copy may be faster than SQLite, which finds rows by key."""
+    return not any(condition.column == table.primary_key[0] and condition.comparison in ("=", "in") for condition, _ in where)
+
+
+def schema_of(columns: Sequence[Column]) -> pa.Schema:
+    """Return the schema in which rows of these columns are handed to DuckDB."""
+    return pa.schema([(column.name, arrow_type(column.type)) for column in columns] or [("row", pa.null())])
+
+
+def sized_columns(columns: Sequence[Column]) -> list[int]:
+    """Return the places of the columns whose values may be large."""
+    return [at for at, column in enumerate(columns) if column.type.kind in _SIZED]
+
+
+def batch_of(columns: Sequence[Column], rows: Sequence[Sequence[StoredValue]], schema: pa.Schema) -> pa.RecordBatch:
+    """Return stored rows as a batch."""
+    if not columns:
+        return pa.RecordBatch.from_arrays([pa.nulls(len(rows))], schema=schema)
+    cells = zip(*rows, strict=True)
+    arrays = [_array(column.type, some) for column, some in zip(columns, cells, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _statement(
@@ -153,7 +238,7 @@ def _array(kind: ColumnType, kept: Sequence[StoredValue]) -> pa.Array:
     target = arrow_type(kind)
     match kind.kind:
         case "boolean":
-            return pa.array([None if value is None else bool(value) for value in kept], target)
+            return pa.array(kept, pa.int8()).cast(target)
         case "date":
             return pa.array(kept, pa.string()).cast(target)
         case "timestamp":
@@ -164,7 +249,7 @@ def _array(kind: ColumnType, kept: Sequence[StoredValue]) -> pa.Array:
         case "decimal":
             return pa.array(kept, pa.string()).cast(target)
         case "uuid":
-            plain = [None if value is None else UUID(str(value)).bytes for value in kept]
+            plain = [None if value is None else bytes.fromhex(str(value).replace("-", "")) for value in kept]
             return pa.ExtensionArray.from_storage(target, pa.array(plain, target.storage_type))
         case "json":
             return pa.ExtensionArray.from_storage(target, pa.array(kept, pa.string()))

@@ -25,6 +25,7 @@ from tailrace.model.errors import QueryLimitError, SqlError
 from tailrace.model.limits import MIB
 from tailrace.model.parent_process import end_with_parent
 from tailrace.sql.duckdb.session import prepare
+from tailrace.sql.select.columnar_relation import ColumnarRelation
 from tailrace.sql.select.engine_errors import converted_error
 from tailrace.sql.select.worker_protocol import (
     QUERY_NUMBER,
@@ -195,9 +196,11 @@ class QueryWorker:
         return self._session.reset()
 
     def _run(self, query: RunQuery) -> None:
-        relations = {
+        relations: dict[str, Relation] = {
             name: _Pulled(self, name, pa.ipc.read_schema(pa.py_buffer(schema))) for name, schema in query.schemas.items()
         }
+        for name, file in query.copies.items():
+            relations[name] = ColumnarRelation(file, relations[name])
         self._asked += 1
         self._is_running = True
         try:

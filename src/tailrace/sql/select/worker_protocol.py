@@ -29,11 +29,24 @@ class EvaluateConstants(msgspec.Struct, frozen=True, tag=True):
     count: int
 
 
+class ColumnarFile(msgspec.Struct, frozen=True):
+    """A columnar copy of a table, of whose rows a query reads those whose keys have not changed."""
+
+    path: str
+    columns: Sequence[str]
+    key: Sequence[str]
+    """The columns of the primary key."""
+    changed: bytes
+    """The keys that have changed, as a stream of Arrow; nothing if there are none."""
+
+
 class RunQuery(msgspec.Struct, frozen=True, tag=True):
     """To the worker: run this query over relations with these schemas."""
 
     text: str
     schemas: dict[str, bytes]
+    copies: dict[str, ColumnarFile] = {}
+    """The files that have the rows of relations; what the server has of these relations are rows that have changed."""
 
 
 class RelationBatch(msgspec.Struct, frozen=True, tag=True):

@@ -18,6 +18,7 @@ from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.duckdb.values import python_values
 from tailrace.sql.results import Result, ResultColumn, ResultStream
+from tailrace.sql.select.tables import ChangedRowsRelation
 from tailrace.sql.select.worker_protocol import (
     QUERY_NUMBER,
     ConstantValues,
@@ -103,7 +104,9 @@ class WorkerProcess:
         raise to stop it.
         """
         self._check = check
-        self._ask(RunQuery(text, {name: relation.schema.serialize().to_pybytes() for name, relation in relations.items()}))
+        schemas = {name: relation.schema.serialize().to_pybytes() for name, relation in relations.items()}
+        copies = {name: relation.copy for name, relation in relations.items() if isinstance(relation, ChangedRowsRelation)}
+        self._ask(RunQuery(text, schemas, copies))
         messages = self._served(relations)
         first, _ = next(messages)
         if not isinstance(first, ResultSchema):

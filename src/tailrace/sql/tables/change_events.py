@@ -73,6 +73,7 @@ class TableEvents:
         self._encode = msgspec.json.Encoder().encode
         change = msgspec.defstruct("Replay", [("key", self._key), ("new", self._row | None)])
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(change).decode
+        self._decode_keys: Callable[[bytes], Any] = msgspec.json.Decoder(list[self._key]).decode  # type: ignore[name-defined]
 
     def key_of(self, row: StoredRow) -> StoredRow:
         return self._key_of(row)
@@ -134,6 +135,15 @@ class TableEvents:
         if change.new is None:
             return ReplayedChange(key, None)
         return ReplayedChange(key, self._converted(msgspec.structs.astuple(change.new), self._from_json))
+
+    def decode_keys(self, keys: Sequence[bytes]) -> list[tuple[StoredValue, ...]] | None:
+        """Decode the keys of events, or return `None` if one of them is not the key of a row."""
+        try:
+            found = self._decode_keys(b"[%b]" % b",".join(keys))
+        except msgspec.MsgspecError:
+            return None
+        astuple, changes = msgspec.structs.astuple, self._key_from_json
+        return [tuple(self._converted(astuple(key), changes)) for key in found]
 
     def _too_large(self, value: bytes) -> LimitExceededError:
         return LimitExceededError(

@@ -125,6 +125,13 @@ class ChangeRecorder:
     def close(self) -> None:
         self._order.close()
 
+    def changed_keys(self, table: TableId) -> Sequence[tuple[StoredValue, ...]] | None:
+        """Return the keys of the rows of a table that the group changes, or `None` if they can't be told."""
+        events = [event for event in self._events if event.of.table.id == table]
+        if not events:
+            return ()
+        return events[0].of.decode_keys([event.record[0] for event in events])
+
     def batches(self) -> list[ChangeBatch]:
         """Return the events in order, in as few batches as possible."""
         return [

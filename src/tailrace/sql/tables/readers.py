@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
+from typing import TypeVar
 
 import apsw
 
@@ -23,6 +24,7 @@ _PART_ROWS = 10_000
 _PART_BYTES = MIB
 _CHECK_EVERY_STEPS = 20_000
 
+T = TypeVar("T")
 StoredRows = list[tuple[StoredValue, ...]]
 
 
@@ -44,6 +46,16 @@ class TableReaders:
         if self._is_closed:
             raise _closing()
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._get, sql, values)
+
+    async def run(self, work: Callable[["TableSnapshot"], T]) -> T:
+        """Return what a function that reads few rows makes of them. It runs in one of the threads."""
+        if self._is_closed:
+            raise _closing()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, work)
+
+    def _run(self, work: Callable[["TableSnapshot"], T]) -> T:
+        with self.snapshot(_never) as snapshot:
+            return work(snapshot)
 
     def _get(self, sql: str, values: Sequence[StoredValue]) -> StoredRows:
         with self.snapshot(_never) as snapshot:
@@ -93,9 +105,11 @@ class TableSnapshot:
         self.generation = file.generation
         self._limits = limits
         self._is_cancelled: Callable[[], bool] = _never
+        self.steps = 0
+        """The work of SQLite so far, in steps of its virtual machine: a few for each row that it looks at."""
         self._connection = open_reader(file, limits)
         register_decimals(self._connection)
-        self._connection.set_progress_handler(lambda: self._is_cancelled(), _CHECK_EVERY_STEPS)
+        self._connection.set_progress_handler(self._progress, _CHECK_EVERY_STEPS)
 
     @contextmanager
     def transaction(self, is_cancelled: Callable[[], bool]) -> Iterator[None]:
@@ -109,10 +123,33 @@ class TableSnapshot:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
 
+    def stop_if(self, condition: Callable[[], bool]) -> None:
+        """Make the statements of this transaction fail with a `QueryLimitError` when the condition holds."""
+        self._is_cancelled = condition
+
+    def start(self) -> None:
+        """Fix the state that is read, which else happens when the first row is read."""
+        try:
+            self._connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+        except apsw.Error as why:
+            cause = judged(self._connection, why)
+            raise failure_of(cause, self._limits) from cause
+
     def read(self, sql: str, values: Sequence[StoredValue], sized: Sequence[int] = ()) -> Iterator[StoredRows]:
         """Call `read_parts` for this connection."""
+        return self._checked(read_parts(self._connection, sql, (values,), sized))
+
+    def read_by_keys(self, sql: str, keys: Sequence[Sequence[StoredValue]], sized: Sequence[int] = ()) -> Iterator[StoredRows]:
+        """Yield the rows of a statement that is run for each of the keys, in parts of bounded size."""
+        return self._checked(read_parts(self._connection, sql, keys, sized))
+
+    def _progress(self) -> bool:
+        self.steps += _CHECK_EVERY_STEPS
+        return self._is_cancelled()
+
+    def _checked(self, parts: Iterator[StoredRows]) -> Iterator[StoredRows]:
         try:
-            for part in read_parts(self._connection, sql, values, sized):
+            for part in parts:
                 check_sealed(self._connection)
                 yield part
             check_sealed(self._connection)
@@ -127,12 +164,15 @@ class TableSnapshot:
 
 
 def read_parts(
-    connection: apsw.Connection, sql: str, values: Sequence[StoredValue], sized: Sequence[int]
+    connection: apsw.Connection, sql: str, runs: Sequence[Sequence[StoredValue]], sized: Sequence[int]
 ) -> Iterator[StoredRows]:
-    """Yield the rows of a statement in parts of bounded size. `sized` are the columns whose values may be large."""
+    """Yield the rows of a statement, which is run with each of these values, in parts of bounded size.
+
+    `sized` are the columns whose values may be large.
+    """
     cursor = connection.cursor()
     try:
-        rows = cursor.execute(sql, values)
+        rows = cursor.executemany(sql, runs)
         if not sized:
             while part := list(islice(rows, _PART_ROWS)):
                 yield part

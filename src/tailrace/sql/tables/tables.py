@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.tables.change_log import ChangeLog
@@ -25,6 +26,7 @@ from tailrace.sql.parameters import NO_PARAMETERS, Parameters
 from tailrace.sql.results import Result
 from tailrace.sql.statements import CreateTableStatement, Write
 from tailrace.sql.tables.checkpoints import CheckpointTask
+from tailrace.sql.tables.columnar_copies import FOLDER_NAME, ColumnarCopies
 from tailrace.sql.tables.jobs import RouteJob, SchemaJob, SnapshotJob, TableJob, TransactionQuery, WriteJob, size_of
 from tailrace.sql.tables.readers import StoredRows, TableReaders, TableSnapshot
 from tailrace.sql.tables.rows import rebuild
@@ -34,6 +36,8 @@ from tailrace.sql.tables.table_file import TableFile
 from tailrace.sql.tables.values import StoredValue
 from tailrace.sql.tables.writer import TableWriter
 from tailrace.sql.tables.writer_connection import WriterConnection
+
+T = TypeVar("T")
 
 FILE_NAME = "tables.db"
 
@@ -68,8 +72,9 @@ class Tables:
         catalog = self._catalog = TableCatalog(limits)
         catalog.add(broker.tables)
         file = TableFile(path, broker.cluster_id)
+        self.copies = ColumnarCopies(path.with_name(FOLDER_NAME), file, limits)
         self._writer = TableWriter(
-            partial(WriterConnection, file, catalog, clock, limits),
+            partial(WriterConnection, file, catalog, clock, limits, self.copies),
             file.why_rebuild,
             partial(rebuild, file, catalog.events.values(), broker.changes, limits),
             catalog,
@@ -90,6 +95,7 @@ class Tables:
         await self._snapshots.close()
         await self._checkpoints.close()
         await self._readers.close()
+        await asyncio.to_thread(self.copies.close)
         await self._writer.close()
 
     def __iter__(self) -> Iterator[Table]:
@@ -161,6 +167,11 @@ class Tables:
         """Return the rows of a statement of SQLite that reads few rows of what is committed."""
         self._check()
         return await self._readers.get(sql, values)
+
+    async def read_few(self, work: Callable[[TableSnapshot], T]) -> T:
+        """Return what a function makes of a few committed rows; it runs in a thread of the readers."""
+        self._check()
+        return await self._readers.run(work)
 
     @contextmanager
     def snapshot(self, is_cancelled: Callable[[], bool]) -> Iterator[TableSnapshot]:

@@ -22,6 +22,7 @@ from tailrace.sql.results import Result
 from tailrace.sql.statements import Write
 from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.change_recorder import ChangeRecorder
+from tailrace.sql.tables.columnar_copies import ColumnarCopies
 from tailrace.sql.tables.database import abandon, allow, open_writer
 from tailrace.sql.tables.functions import register_functions
 from tailrace.sql.tables.jobs import TransactionQuery, WriteJob
@@ -69,9 +70,10 @@ class _PreparedStatement(NamedTuple):
 
 
 class WriterConnection:
-    def __init__(self, file: TableFile, catalog: TableCatalog, clock: Clock, limits: Limits) -> None:
+    def __init__(self, file: TableFile, catalog: TableCatalog, clock: Clock, limits: Limits, copies: ColumnarCopies) -> None:
         self._file = file
         self._catalog = catalog
+        self._copies = copies
         self._limits = limits
         connection = self._connection = open_writer(file, limits)
         self._rows = TableRows(connection)
@@ -99,7 +101,8 @@ class WriterConnection:
 
     def commit(self, reached: Mapping[TableId, Offset]) -> None:
         self._rows.reached(reached)
-        self._execute_internal("COMMIT")
+        with self._copies.committing(self.recorder.changed_keys):
+            self._execute_internal("COMMIT")
         self._reached.update(reached)
 
     @property
@@ -130,7 +133,8 @@ class WriterConnection:
             self._execute_internal("BEGIN IMMEDIATE")
             applied = self._rows.bring_up(self._catalog.events.values(), log)
             check_sealed(self._connection)
-            self._execute_internal("COMMIT")
+            with self._copies.committing(lambda _: None):
+                self._execute_internal("COMMIT")
             self._reached = self._rows.offsets()
         except BaseException:
             self.roll_back()
@@ -149,10 +153,12 @@ class WriterConnection:
     def change_schema(self, table: Table, drops: tuple[TableId, str] | None) -> None:
         self._execute_internal("BEGIN IMMEDIATE")
         if drops is not None:
+            self._copies.forget(drops[0])
             self._rows.drop(*drops)
         else:
             self._rows.create(table)
-        self._execute_internal("COMMIT")
+        with self._copies.committing(lambda _: ()):
+            self._execute_internal("COMMIT")
         self._reached = self._rows.offsets()
 
     @property
@@ -286,7 +292,7 @@ class WriterConnection:
 
     def read(self, sql: str, values: Sequence[StoredValue], sized: Sequence[int] = ()) -> Iterator[StoredRows]:
         """Yield rows as the transaction sees them, in parts of bounded size."""
-        return read_parts(self._connection, sql, values, sized)
+        return read_parts(self._connection, sql, (values,), sized)
 
     def _now(self) -> datetime:
         """Return the time of the transaction."""

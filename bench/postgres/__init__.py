@@ -1,0 +1,1 @@
+"""Tailrace's tables beside those of PostgreSQL."""
