@@ -14,7 +14,9 @@ from tailrace.sql.analysis.errors import (
     AnalysisError,
     UnsupportedError,
 )
-from tailrace.sql.analysis.expressions import ExpressionAnalyzer, Node, sort_key_of
+from tailrace.sql.analysis.expressions import ExpressionAnalyzer, sort_key_of
+from tailrace.sql.analysis.function_calls import set_call
+from tailrace.sql.analysis.parse_tree import Node
 from tailrace.sql.analysis.row_functions import GroupedRowCalls, check_columns, refuse_row_calls
 from tailrace.sql.analysis.scope import Scope, ScopeColumn, ScopeRelation, columns_of
 from tailrace.sql.analysis.tree import (
@@ -468,7 +470,7 @@ class QueryAnalyzer:
         found: list[Expression] = []
         for one in calls:
             for part in _each_array(one["FuncCall"]):
-                found.append(self.expressions.set_call(part, scope))
+                found.append(set_call(self.expressions, part, scope))
                 function = part["funcname"][-1]["String"]["sval"]
                 # An alias is the name of the only column of a function.
                 more = _rows_of(found[-1], alias.get("aliasname", function) if len(calls) == 1 else function)

@@ -19,7 +19,7 @@ from tailrace.sql.analysis.errors import (
     AnalysisError,
     UnsupportedError,
 )
-from tailrace.sql.analysis.expressions import Node
+from tailrace.sql.analysis.parse_tree import Node
 from tailrace.sql.analysis.queries import FindRelation, QueryAnalyzer, RelationColumn
 from tailrace.sql.analysis.scope import Scope, ScopeColumn, ScopeRelation
 from tailrace.sql.analysis.tree import (
