@@ -42,6 +42,7 @@ from tailrace.broker.subscriptions.tail import SubscriptionTail
 from tailrace.broker.tables.change_log import ChangeLog
 from tailrace.broker.tables.checkpoints import TableCheckpoints
 from tailrace.broker.tables.tables import TableDefinitions
+from tailrace.broker.tables.views import ViewDefinitions
 from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.transactions import Transactions
 from tailrace.model.clock import Clock
@@ -60,7 +61,9 @@ class Services:
         self._settings = settings
         self.committer = Committer(store, limits)
         self.threads = ReadThreads(limits)
-        self.topics = Topics(store, self.committer, clock, limits, self._partition_deleted, self._check_droppable)
+        self.topics = Topics(
+            store, self.committer, clock, limits, self._partition_deleted, self._check_droppable, self._check_free
+        )
         self._stable = StableOffsets()
         self._aborted = AbortedTransactions(store)
         self._build_payloads_and_reading()
@@ -153,6 +156,7 @@ class Services:
         self.snapshots = Snapshots(store)
         self.routes = Routes(store, self.committer, self.topics, self.snapshots, clock, limits, self._context.arrived)
         self.routing = Routing(store, self.committer, self.threads, self.fetcher, self.topics, self.routes, self.pipelines)
+        self.views = ViewDefinitions(store, self.committer, self.topics, clock, limits)
         self._checkpoints = TableCheckpoints(store, self.committer, self.tables, clock, limits)
         self.changes = ChangeLog(
             self._context, self.committer, self.publisher, self.snowflakes, self.tables, self.snapshots, self._checkpoints
@@ -194,6 +198,10 @@ class Services:
 
     def _check_droppable(self, topic_id: TopicId) -> None:
         self.routes.check_droppable(topic_id)
+        self.views.check_droppable(topic_id)
+
+    def _check_free(self, name: str) -> None:
+        self.views.check_free(name)
 
     def _records_appended(self, partition: PartitionId, size: int) -> None:
         self.waiting_fetches.arrived(partition, size)

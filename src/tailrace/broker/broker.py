@@ -34,6 +34,7 @@ class Broker(Services):
         self.topics.load()
         self.payload_references.load()
         self.tables.load()
+        self.views.load()
         self.routes.load()
         self.snapshots.load()
         self.offsets.load()

@@ -6,11 +6,12 @@ topic's id first, so that it is deleted with the topic by its prefix.
 
 from struct import Struct
 
-from tailrace.model.ids import Offset, PartitionId, ProducerId, RouteId, TableId, TopicId
+from tailrace.model.ids import Offset, PartitionId, ProducerId, RouteId, TableId, TopicId, ViewId
 from tailrace.model.topic import TOPIC_KEYS
 
 TOPICS = TOPIC_KEYS
 TABLES = b"table/"
+VIEWS = b"view/"
 SNAPSHOTS = b"snapshot/"
 _CHECKPOINTS = b"checkpoint/"
 _UNFINISHED_CHECKPOINTS = b"unfinished_checkpoint/"
@@ -38,6 +39,7 @@ IDENTITY = b"identity"
 CHECKED_FROM = b"checked_from"
 LAST_TOPIC_ID = b"counter/topic"
 LAST_TABLE_ID = b"counter/table"
+LAST_VIEW_ID = b"counter/view"
 NEXT_PRODUCER_ID = b"counter/producer"
 MESSAGE_ID_MARK = b"counter/message_id"
 
@@ -61,6 +63,10 @@ def topic_key(topic_id: TopicId) -> bytes:
 
 def table_key(table_id: TableId) -> bytes:
     return TABLES + _ID.pack(table_id)
+
+
+def view_key(view_id: ViewId) -> bytes:
+    return VIEWS + _ID.pack(view_id)
 
 
 def checkpoint_key(table_id: TableId) -> bytes:

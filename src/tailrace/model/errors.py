@@ -528,6 +528,14 @@ class RoutedError(SqlError):
     http_status = 409
 
 
+class DependentViewsError(SqlError):
+    """A table, topic or view can't be dropped or changed, because views use it."""
+
+    default_sqlstate = "2BP01"
+    kafka_code = 44
+    http_status = 409
+
+
 class SequencingError(TailraceError):
     """A commit has offsets that are no longer the next ones. Its sender must read the offsets again and rebuild it."""
 

@@ -12,6 +12,7 @@ Position = NewType("Position", int)
 TopicId = NewType("TopicId", int)
 TableId = NewType("TableId", int)
 RouteId = NewType("RouteId", int)
+ViewId = NewType("ViewId", int)
 ProducerId = NewType("ProducerId", int)
 
 

@@ -208,6 +208,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long staged bytes are kept."""
     table_columns: int = 500
     """Columns of one table."""
+    views: int = 1_000
+    view_bytes: int = 64 * KIB
+    """Bytes of the text of one view."""
+    view_uses: int = 200
+    """Views that one query reads, with those that they read, once for each place."""
     copy_rows: int = 100_000
     """Rows of one request of COPY."""
     change_bytes: int = 4 * MIB

@@ -24,6 +24,7 @@ from tailrace.model.errors import (
 from tailrace.model.limits import KIB, Limits
 from tailrace.model.record import Message
 from tailrace.model.suggestions import did_you_mean
+from tailrace.sql.explain.statements import ExplainHandler
 from tailrace.sql.fast_insert import FastInsertParser, fast_parse_insert
 from tailrace.sql.grammar.writes import reads_only_tables
 from tailrace.sql.handlers.consume import ConsumeHandler, RedriveHandler
@@ -31,6 +32,7 @@ from tailrace.sql.handlers.copy import CopiedRows, CopyHandler
 from tailrace.sql.handlers.insert import TopicInsertHandler, with_query_rows
 from tailrace.sql.handlers.show import ShowHandler
 from tailrace.sql.handlers.topics import TopicHandler
+from tailrace.sql.handlers.views import ViewHandler
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, assign_parameters, by_name
 from tailrace.sql.parse import bind, kind_of
 from tailrace.sql.results import Result, ResultEncoder, ResultStream
@@ -48,10 +50,13 @@ from tailrace.sql.statements import (
     ConsumeStatement,
     CreateTableStatement,
     CreateTopicStatement,
+    CreateViewStatement,
     DescribeStatement,
     DropSourceStatement,
     DropTableStatement,
     DropTopicStatement,
+    DropViewStatement,
+    ExplainStatement,
     Query,
     RedriveStatement,
     RollbackStatement,
@@ -61,7 +66,7 @@ from tailrace.sql.statements import (
     Write,
 )
 from tailrace.sql.syntax_trees import position_of
-from tailrace.sql.tables.jobs import TransactionQuery
+from tailrace.sql.tables.jobs import TransactionQuery, WriteTiming
 from tailrace.sql.tables.tables import Tables
 
 StatementHandler = Callable[[Any], Awaitable[Result]]
@@ -91,7 +96,9 @@ class StatementEngine:
         topics = TopicHandler(broker)
         self._consuming = ConsumeHandler(broker, limits)
         showing = ShowHandler(broker)
+        views = ViewHandler(broker, queries, limits)
         self._topic_inserts = TopicInsertHandler(broker, queries)
+        self._explaining = ExplainHandler(broker, tables, queries, self._is_topic, self._write)
         self._copying = CopyHandler(broker, self.execute, limits)
         self._handlers: dict[type[Statement], StatementHandler] = {
             CreateTopicStatement: topics.create,
@@ -107,6 +114,8 @@ class StatementEngine:
             DropTableStatement: self._drop_table,
             AddSourceStatement: self._add_source,
             DropSourceStatement: self._drop_source,
+            CreateViewStatement: views.create,
+            DropViewStatement: views.drop,
         }
 
     async def execute(self, text: str, params: Parameters = NO_PARAMETERS, answer: ReadAnswer | None = None) -> list[Result]:
@@ -232,12 +241,14 @@ class StatementEngine:
             return await self._queries.run(statement, params, answer)
         if isinstance(statement, Write):
             return await self._write(statement, params)
+        if isinstance(statement, ExplainStatement):
+            return await self._explaining.explain(statement, params, answer)
         bound = bind(statement, by_name(statement, params))
         if isinstance(bound, ConsumeStatement):
             return await self._consuming.consume(bound, answer)
         return await self._handlers[type(bound)](bound)
 
-    async def _write(self, write: Write, params: Parameters) -> Result:
+    async def _write(self, write: Write, params: Parameters, timing: WriteTiming | None = None) -> Result:
         if self._is_topic(write):
             return await self._topic_inserts.insert(write, params)
         if write.query is not None and not reads_only_tables(write, self._broker.tables.find):
@@ -245,7 +256,7 @@ class StatementEngine:
             params = write.rows or ()
             if not params:
                 return Result(status="INSERT 0", affected=0)
-        (result,) = await self.tables.write([write], [params])
+        (result,) = await self.tables.write([write], [params], timing=timing)
         return result
 
     async def _run_transaction(self, transaction: "PlannedTransaction", answer: ReadAnswer) -> list[Result]:
@@ -287,6 +298,8 @@ class StatementEngine:
         known = []
         for name in asked.names:
             table = self._broker.tables.find(name)
+            if table is None and self._broker.views.find(name) is not None:
+                raise SqlError(f"{name!r} is a view, not a table; use DROP VIEW", asked.line, asked.column, sqlstate="42809")
             if table is None and not asked.if_exists:
                 if self._broker.topics.find(name) is not None:
                     raise UnknownTableError(f"{name!r} is a topic, not a table; use DROP TOPIC")
@@ -311,6 +324,12 @@ class StatementEngine:
         """Return whether the target is a topic and not a table. Raises `UnknownTableError` if it is neither."""
         if self._broker.tables.find(write.target) is not None:
             return False
+        if self._broker.views.find(write.target) is not None:
+            raise UnsupportedSqlError(
+                f"{write.target!r} is a view, which can't be written to; write to the tables that it reads",
+                write.line,
+                write.column,
+            )
         if self._broker.topics.find(write.target) is None:
             hint = did_you_mean(write.target, tables_and_topics(self._broker))
             position = position_of(write.tree.this) or (write.line, write.column)

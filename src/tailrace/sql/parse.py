@@ -16,6 +16,8 @@ from tailrace.model.errors import LimitExceededError, SqlSyntaxError
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.sql.dialect import tokenize
 from tailrace.sql.grammar import tables, topics
+from tailrace.sql.grammar.defined_queries import defines_by_query, drop_view, parse_defined_query
+from tailrace.sql.grammar.explain import explained, without_explain
 from tailrace.sql.grammar.lexer import SqlToken, read_tokens
 from tailrace.sql.grammar.selects import insert_query, parse_query, verb_of
 from tailrace.sql.grammar.token_reader import TokenReader, Values
@@ -53,19 +55,24 @@ def parse(text: str, limits: Limits = DEFAULT_LIMITS) -> list[Statement]:
             f"the text has {len(parts)} statements, more than the limit statements allows ({limits.statements}); send it in"
             " parts"
         )
+    written = text
+    text, parts, prefixes = without_explain(text, parts)
     others = iter(_other_statements(text, parts))
-    return [
+    statements = [
         _parse_postgres(part, text, limits) if _is_postgres(part) else _parse_other(next(others), part, text, limits)
         for part in parts
     ]
+    return [explained(statement, prefix, written) for statement, prefix in zip(statements, prefixes, strict=True)]
 
 
 def _is_postgres(part: Sequence[SqlToken]) -> bool:
-    """Return whether PostgreSQL's parser reads a statement."""
-    return verb_of(part) in _QUERIES or tables.is_definition(part)
+    """Return whether PostgreSQL's parser reads a statement, or the query in it."""
+    return verb_of(part) in _QUERIES or tables.is_definition(part) or defines_by_query(part)
 
 
 def _parse_postgres(part: Sequence[SqlToken], text: str, limits: Limits) -> Statement:
+    if defines_by_query(part):
+        return parse_defined_query(part, text, limits)
     return tables.read_definition(part, text, limits) if tables.is_definition(part) else parse_query(part, text, limits)
 
 
@@ -93,7 +100,7 @@ def kind_of(statement: Statement) -> str:
     return _CAPITAL.sub("_", means.__name__.removesuffix("Statement")).lower()
 
 
-def _split(tokens: Sequence[SqlToken]) -> list[list[SqlToken]]:
+def _split(tokens: Sequence[SqlToken]) -> Sequence[Sequence[SqlToken]]:
     parts: list[list[SqlToken]] = [[]]
     for token in tokens:
         if token.kind == "end":
@@ -153,12 +160,12 @@ def _read(reader: TokenReader, text: str, source: str) -> Statement:
     if reader.sees("CREATE"):
         return _by_object(reader, "CREATE", {"TOPIC": topics.create_topic}, text)
     if reader.sees("DROP"):
-        return _by_object(reader, "DROP", {"TOPIC": topics.drop_topic}, text)
+        return _by_object(reader, "DROP", {"TOPIC": topics.drop_topic, "VIEW": drop_view}, text)
     if reader.sees("ALTER"):
         return _by_object(reader, "ALTER", {"TOPIC": partial(topics.alter_topic, source=source)}, text)
     if reader.take("EXPLAIN"):
         if not reader.sees("ALTER TOPIC"):
-            reader.fail("ALTER TOPIC ... ADD SOURCE, the only statement that EXPLAIN supports")
+            reader.fail("TOPIC ... ADD SOURCE, the only kind of ALTER that EXPLAIN supports")
         return topics.alter_topic(reader, text, source=source, explain=True)
     if reader.sees("CLEAR"):
         return topics.clear_topic(reader, text)

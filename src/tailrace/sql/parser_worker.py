@@ -22,7 +22,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.table import ColumnType, Table
 from tailrace.sql.fast_insert import with_rows_apart
 from tailrace.sql.parse import parse
-from tailrace.sql.statements import Statement, Write
+from tailrace.sql.statements import ExplainStatement, Statement, Write
 from tailrace.sql.syntax_trees import is_cte, name_of
 from tailrace.sql.tables.compile import program_of
 from tailrace.sql.tables.inference import FindTable
@@ -72,6 +72,8 @@ def read_text(text: str, find: FindTable, limits: Limits) -> ParseResult | Parse
 
 def _small(statement: Statement, find: FindTable, limits: Limits) -> Statement:
     """Return the statement without a tree that would take the server long to unpickle."""
+    if isinstance(statement, ExplainStatement):
+        return msgspec.structs.replace(statement, statement=_small(statement.statement, find, limits))
     nodes = sum(1 for tree in _trees(statement) for _ in tree.walk())
     if nodes <= limits.statement_nodes:
         return statement

@@ -101,6 +101,32 @@ class Query(Statement, frozen=True, kw_only=True):
         return (self.line + line - 1, column) if line > 1 else (self.line, self.column + column - 1)
 
 
+class CreateViewStatement(Statement, frozen=True, kw_only=True):
+    name: str
+    query: Query
+    columns: Sequence[str] = ()
+    """The names of its first columns, if they are not those of the query."""
+    or_replace: bool = False
+
+
+class DropViewStatement(Statement, frozen=True, kw_only=True):
+    name: str
+    if_exists: bool = False
+    cascade: bool = False
+    """Whether views that use it are dropped too."""
+
+
+class ExplainStatement(Statement, frozen=True, kw_only=True):
+    """EXPLAIN of another statement."""
+
+    statement: Statement
+    analyze: bool = False
+    """Whether the statement is run, to measure it. What it writes is written."""
+    format: Literal["text", "json"] = "text"
+    timing: bool = False
+    """Whether the time of each step is shown."""
+
+
 class BeginStatement(Statement, frozen=True, kw_only=True):
     pass
 
@@ -181,11 +207,11 @@ class DropSourceStatement(Statement, frozen=True, kw_only=True):
 
 
 class ShowStatement(Statement, frozen=True, kw_only=True):
-    what: Literal["topics", "tables", "routes", "groups"]
+    what: Literal["topics", "tables", "views", "routes", "groups"]
 
 
 class DescribeStatement(Statement, frozen=True, kw_only=True):
-    what: Literal["topic", "table"]
+    what: Literal["topic", "table", "view"]
     name: str
 
 

@@ -6,7 +6,7 @@ commit is durable, and a deletion when it is decided.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
 import msgspec
@@ -29,9 +29,12 @@ from tailrace.model.names import check_topic_name, is_reserved
 from tailrace.model.topic import NO_OPTIONS, Topic, TopicOptions, TopicSettings, check_settings, differences, with_options
 from tailrace.store.contract import Store
 
+T = TypeVar("T")
 OnDeleted = Callable[[PartitionId], None]
 CheckDroppable = Callable[[TopicId], None]
 """Raises if something still needs the topic."""
+CheckFree = Callable[[str], None]
+"""Raises if something else than a topic has this name."""
 Puts = Sequence[tuple[bytes, bytes | None]]
 
 
@@ -54,6 +57,7 @@ class Topics(TopicRegistry):
         limits: Limits,
         on_deleted: OnDeleted,
         check_droppable: CheckDroppable = lambda _: None,
+        check_free: CheckFree = lambda _: None,
         new_uuid: Callable[[], UUID] = uuid4,
     ) -> None:
         super().__init__(store, limits)
@@ -61,9 +65,10 @@ class Topics(TopicRegistry):
         self._clock = clock
         self._on_deleted = on_deleted
         self._check_droppable = check_droppable
+        self._check_not_taken = check_free
         self._new_uuid = new_uuid
         self._one_at_a_time = asyncio.Lock()
-        self._turns: set[asyncio.Task[Topic]] = set()
+        self._turns: set[asyncio.Task[Any]] = set()
 
     async def create(
         self,
@@ -102,6 +107,7 @@ class Topics(TopicRegistry):
         _check_not_reserved(name)
         if name in self._by_name:
             raise TopicExistsError(f"{name!r} is the name or alias of a topic that exists")
+        self._check_not_taken(name)
         check_topic_name(name, self._limits)
 
     def check_new(
@@ -114,6 +120,7 @@ class Topics(TopicRegistry):
     def _check_new(self, name: str, partitions: int, alias: str | None, options: TopicOptions) -> TopicSettings:
         if name in self._by_name:
             raise TopicExistsError(f"{name!r} is the name or alias of a topic that exists")
+        self._check_not_taken(name)
         check_topic_name(name, self._limits)
         if partitions < 1:
             raise InvalidPartitionsError(f"a topic has at least 1 partition, not {partitions}")
@@ -147,10 +154,18 @@ class Topics(TopicRegistry):
         _check_not_reserved(self.get(name).topic.name)
         return await self._one_after_another(self._delete(name, dependent=dependent))
 
-    async def _one_after_another(self, change: Coroutine[Any, Any, Topic]) -> Topic:
+    async def run_alone(self, change: Coroutine[Any, Any, T]) -> T:
+        """Run a change of something that shares the names of topics while no topic changes."""
+        return await self._one_after_another(change)
+
+    def check_alias(self, name: str) -> None:
+        """Raise if the name can't be that of something new: it is not valid, or it is taken."""
+        self._check_free(name)
+
+    async def _one_after_another(self, change: Coroutine[Any, Any, T]) -> T:
         """Run changes one after another, each to its end even if the caller is cancelled: the next one must see its result."""
 
-        async def turn() -> Topic:
+        async def turn() -> T:
             async with self._one_at_a_time:
                 return await change
 
@@ -294,6 +309,7 @@ class Topics(TopicRegistry):
 
     def _check_free(self, alias: str) -> None:
         check_topic_name(alias, self._limits)
+        self._check_not_taken(alias)
         holder = self._by_name.get(alias)
         if holder is not None:
             what = "name" if holder.topic.name == alias else "alias"

@@ -56,8 +56,28 @@ class RelationColumn(NamedTuple):
     """Whether it belongs to the primary key."""
 
 
-FindRelation = Callable[[str], "Sequence[RelationColumn] | None"]
-"""Returns the columns of a table, topic or system table by its full name, if there is one."""
+class KeyedRelation(NamedTuple):
+    """A table or topic that is known under another name than the one that a view calls it by."""
+
+    key: str
+    columns: Sequence[RelationColumn]
+
+
+class ViewQuery(NamedTuple):
+    """A view, which stands for its query."""
+
+    name: str
+    tree: Mapping[str, Any]
+    """The `SelectStmt` of its query."""
+    columns: Sequence[str]
+    """The names of its columns. The query may have more behind them, which are not seen."""
+    find: "FindRelation"
+    find_function: "FindFunction"
+    """How the names in its query are looked up."""
+
+
+FindRelation = Callable[[str], "Sequence[RelationColumn] | KeyedRelation | ViewQuery | None"]
+"""Returns the columns of a table, topic or system table by its full name, or a view, if there is one."""
 FindFunction = Callable[[str, Sequence[Expression]], "tuple[str, Sequence[RelationColumn]] | None"]
 """Returns the name and the columns of the relation that a function of Tailrace's own stands for, such as `table_changes`."""
 
@@ -70,8 +90,13 @@ class QueryAnalyzer:
         find: FindRelation,
         parameter_types: Sequence[SqlType] = (),
         find_function: FindFunction = lambda name, arguments: None,
+        max_views: int = 0,
     ) -> None:
         self._find = find
+        self._max_views = max_views
+        self.views: list[str] = []
+        """The views that the statement names itself, once for each place in it."""
+        self._view_count = self._view_depth = 0
         self._find_function = find_function
         self.expressions = ExpressionAnalyzer(parameter_types, self)
         self.relations: list[NamedRelation] = []
@@ -415,7 +440,16 @@ class QueryAnalyzer:
             found = self._find(name)
         if found is None:
             raise AnalysisError(UNDEFINED_TABLE, f'relation "{name}" does not exist', location)
-        source = NamedRelation(number, name, location)
+        qualifiers = [alias["aliasname"]] if alias else list(dict.fromkeys((name, name.rpartition(".")[2])))
+        if isinstance(found, ViewQuery):
+            if not self._view_depth:
+                self.views.append(name)
+            query = self._view(found, location)
+            columns = columns_of(number, found.columns, query.types[: len(found.columns)])
+            self._add(scope, qualifiers, _aliased(columns, alias), location)
+            return QueryRelation(number, query)
+        key, found = found if isinstance(found, KeyedRelation) else (name, found)
+        source = NamedRelation(number, key, location, is_in_view=self._view_depth > 0)
         self.relations.append(source)
         columns = [
             ScopeColumn(
@@ -426,9 +460,31 @@ class QueryAnalyzer:
             )
             for column in found
         ]
-        qualifiers = [alias["aliasname"]] if alias else list(dict.fromkeys((name, name.rpartition(".")[2])))
         self._add(scope, qualifiers, _aliased(columns, alias), location, source)
         return source
+
+    def _view(self, view: ViewQuery, location: int) -> AnalyzedQuery:
+        """Return the query of a view, in which nothing of the statement around it can be seen."""
+        self._view_count += 1
+        if self._view_count > self._max_views:
+            raise AnalysisError(
+                "54001",
+                f"the query reads more than {self._max_views} views, with those that they read (view_uses); read fewer",
+                location,
+            )
+        around = self._find, self._find_function, self._ctes, self._windows
+        self._find, self._find_function, self._ctes, self._windows = view.find, view.find_function, [], []
+        self._view_depth += 1
+        try:
+            query = self.analyze(view.tree)
+        except AnalysisError as error:
+            if self._view_count > self._max_views:
+                raise
+            raise AnalysisError(error.sqlstate, f'view "{view.name}": {error.message}', location) from error
+        finally:
+            self._view_depth -= 1
+            self._find, self._find_function, self._ctes, self._windows = around
+        return query
 
     def _subselect(self, fields: Node, scope: Scope) -> FromItem:
         is_lateral = bool(fields.get("lateral"))
@@ -457,7 +513,7 @@ class QueryAnalyzer:
             else None
         )
         if own is not None:
-            source = NamedRelation(number, own[0], location)
+            source = NamedRelation(number, own[0], location, is_in_view=self._view_depth > 0)
             self.relations.append(source)
             columns = [
                 ScopeColumn(one.name, ColumnReference(one.type, number, one.name, one.is_json_text), one.is_hidden)

@@ -262,6 +262,8 @@ class NamedRelation(FromItem):
     name: str
     location: int = -1
     columns: set[str] = field(default_factory=set)
+    is_in_view: bool = False
+    """Whether a view names it, not the statement itself."""
 
 
 @dataclass(slots=True, eq=False)

@@ -20,7 +20,7 @@ from tailrace.sql.analysis.errors import (
     UnsupportedError,
 )
 from tailrace.sql.analysis.parse_tree import Node
-from tailrace.sql.analysis.queries import FindRelation, QueryAnalyzer, RelationColumn
+from tailrace.sql.analysis.queries import FindRelation, KeyedRelation, QueryAnalyzer, RelationColumn, ViewQuery
 from tailrace.sql.analysis.scope import Scope, ScopeColumn, ScopeRelation
 from tailrace.sql.analysis.tree import (
     Aggregate,
@@ -250,6 +250,8 @@ class _Target:
             found = find(self.name)
         if found is None:
             raise AnalysisError(UNDEFINED_TABLE, f'relation "{self.name}" does not exist', fields.get("location", 0))
+        if isinstance(found, ViewQuery | KeyedRelation):
+            raise UnsupportedError(f'"{self.name}" is a view, which can\'t be written to', fields.get("location", 0))
         self.columns = [column for column in found if not column.is_hidden]
         alias = fields.get("alias", {}).get("aliasname")
         self._qualifiers = [alias] if alias else list(dict.fromkeys((self.name, parts[-1])))

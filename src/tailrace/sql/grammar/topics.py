@@ -13,8 +13,8 @@ CONSUME FROM topic [GROUP 'g'] [PARTITION p] [FROM LATEST | EARLIEST | OFFSET n 
 ACK topic GROUP 'g' [PARTITION p] UPTO OFFSET n
 COMMIT topic GROUP 'g' [PARTITION p] UPTO OFFSET n
 REDRIVE DEAD LETTERS OF topic [WHERE condition] [LIMIT n]
-SHOW TOPICS | TABLES | ROUTES | GROUPS
-DESCRIBE TOPIC | TABLE name
+SHOW TOPICS | TABLES | VIEWS | ROUTES | GROUPS
+DESCRIBE TOPIC | TABLE | VIEW name
 """
 
 import re
@@ -56,13 +56,14 @@ _OPERATIONS: dict[str, Operation] = {"INSERT": "insert", "UPDATE": "update", "DE
 
 _DURATION = re.compile(r"\s*(\d{1,9})\s*(ms|s|m)\s*", re.IGNORECASE)
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000}
-_SHOWN: dict[str, Literal["topics", "tables", "routes", "groups"]] = {
+_SHOWN: dict[str, Literal["topics", "tables", "views", "routes", "groups"]] = {
     "TOPICS": "topics",
     "TABLES": "tables",
+    "VIEWS": "views",
     "ROUTES": "routes",
     "GROUPS": "groups",
 }
-_DESCRIBED: dict[str, Literal["topic", "table"]] = {"TOPIC": "topic", "TABLE": "table"}
+_DESCRIBED: dict[str, Literal["topic", "table", "view"]] = {"TOPIC": "topic", "TABLE": "table", "VIEW": "view"}
 
 
 def create_topic(reader: TokenReader, text: str) -> Statement:

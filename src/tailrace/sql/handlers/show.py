@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.tables.views import type_name
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.table import ColumnType
 from tailrace.sql.results import Result, ResultColumn
@@ -29,10 +30,11 @@ class ShowHandler:
         if asked.what == "groups":
             # The lags are computed by a scan over the offsets of all groups.
             return self._groups(await asyncio.to_thread(self._broker.offsets.total_lags))
-        return {"topics": self._topics, "tables": self._tables, "routes": self._routes}[asked.what]()
+        shown = {"topics": self._topics, "tables": self._tables, "views": self._views, "routes": self._routes}
+        return shown[asked.what]()
 
     async def describe(self, asked: DescribeStatement) -> Result:
-        return self._table(asked.name) if asked.what == "table" else self._topic(asked.name)
+        return {"table": self._table, "topic": self._topic, "view": self._view}[asked.what](asked.name)
 
     def _topics(self) -> Result:
         columns = _columns(
@@ -62,6 +64,11 @@ class ShowHandler:
             records = 0 if changes is None else self._content(changes)[0]
             rows.append((table.name, len(table.columns), list(table.primary_key), records))
         return Result(columns, rows, status=f"SHOW TABLES {len(rows)}")
+
+    def _views(self) -> Result:
+        columns = _columns(name=_TEXT, columns=_INTEGER, query=_TEXT)
+        rows = [(view.name, len(view.columns), view.text) for view in self._broker.views]
+        return Result(columns, rows, status=f"SHOW VIEWS {len(rows)}")
 
     def _routes(self) -> Result:
         columns = _columns(
@@ -113,6 +120,11 @@ class ShowHandler:
             for column in table.columns
         ]
         return Result(columns, rows, status=f"DESCRIBE TABLE {table.name}")
+
+    def _view(self, name: str) -> Result:
+        view = self._broker.views.get(name)
+        rows = [(column.name, type_name(column)) for column in view.columns]
+        return Result(_columns(column=_TEXT, type=_TEXT), rows, status=f"DESCRIBE VIEW {view.name}")
 
     def _topic(self, name: str) -> Result:
         live = self._broker.topics.get(name)

@@ -58,8 +58,10 @@ class TopicHandler:
             )
         if live is None and asked.if_exists:
             return Result(status="DROP TOPIC, which does not exist")
-        routes = self._broker.routes.removal_of(live.topic.id) if live is not None and asked.cascade else None
-        await self._broker.topics.delete(asked.name, routes)
+        dependent = None
+        if live is not None and asked.cascade:
+            dependent = self._broker.views.removal_of(live.topic.id, self._broker.routes.removal_of(live.topic.id))
+        await self._broker.topics.delete(asked.name, dependent)
         return Result(status="DROP TOPIC")
 
 

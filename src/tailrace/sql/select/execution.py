@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -26,6 +26,7 @@ from tailrace.sql.select.sources import scan_bounds
 from tailrace.sql.select.system import NAMESPACE, SYSTEM_TABLES, ReadRows, SystemRelation
 from tailrace.sql.select.tables import ChangedRowsRelation, RowReader, SnapshotReader, TableRelation, can_use_copy
 from tailrace.sql.select.topics import HIDDEN_COLUMNS, TOPIC_COLUMNS, FieldReader, TopicRelation
+from tailrace.sql.select.views import ViewExpansion
 from tailrace.sql.select.worker_protocol import Relation
 from tailrace.sql.select.workers import WorkerPool, WorkerProcess
 from tailrace.sql.statements import Query
@@ -59,12 +60,14 @@ class QuerySources:
         self.workers = workers or WorkerPool(limits)
         self._owns_workers = workers is None
         self.read_fields = FieldReader()
+        self._views = ViewExpansion(broker, limits)
 
-    def prepare(self, query: Query, params: Parameters, answer: ReadAnswer) -> "QueryExecution":
-        """Look up everything that the query names."""
+    def prepare(
+        self, query: Query, params: Parameters, answer: ReadAnswer, build: "type[QueryExecution] | None" = None
+    ) -> "QueryExecution":
+        """Look up everything that the query names. `build` is the kind of execution, if it is not the usual one."""
         values = in_order(query, params)
-        named, changes = names_in(query, values)
-        found = {name: relation for name in named if (relation := self._find(name)) is not None}
+        found, changes, is_complete = self._resolved(query, values)
         views: dict[str, TopicScan] = {}
         system: dict[str, ReadRows] = {}
         for name, relation in found.items():
@@ -74,11 +77,42 @@ class QuerySources:
                 system[relation.name] = SYSTEM_TABLES[relation.name].read(self._broker)
             elif name in changes:
                 views[relation.name] = self._broker.scanner.view(CHANGES_PREFIX + relation.name)
-        # For suggestions if a name is not found.
-        names = () if len(found) == len(named) else tuple(tables_and_topics(self._broker))
+        planner = self._planner(query, values, found, is_complete)
+        return (build or QueryExecution)(query, planner, views, system, self, answer)
+
+    def outline(self, query: Query, params: Parameters) -> tuple[QueryPlanner, Mapping[str, FoundRelation]]:
+        """Return a planner that tells the columns of a query and what it reads, and what the names in it refer to."""
+        values = in_order(query, params)
+        found, _, is_complete = self._resolved(query, values)
+        return self._planner(query, values, found, is_complete), found
+
+    def _planner(
+        self, query: Query, values: Sequence[object], found: Mapping[str, FoundRelation], is_complete: bool
+    ) -> QueryPlanner:
+        # The names are for suggestions if one is not found.
+        names = () if is_complete else tuple(tables_and_topics(self._broker))
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
-        planner = QueryPlanner(query, values, found, names, now, self.limits)
-        return QueryExecution(query, planner, views, system, self, answer)
+        return QueryPlanner(query, values, found, names, now, self.limits)
+
+    def _resolved(self, query: Query, values: Sequence[object]) -> tuple[dict[str, FoundRelation], set[str], bool]:
+        """Return what the names in a query refer to, and the names in the views that it reads.
+
+        Also returned are the names of tables whose changes are read, and whether everything that the query names was found.
+        """
+        named, changes = names_in(query, values)
+        found: dict[str, FoundRelation] = {}
+        all_changes = set(changes)
+        waiting = list(named)
+        while waiting:
+            name = waiting.pop()
+            relation = self._find(name) if name not in found else None
+            if relation is None:
+                continue
+            found[name] = relation
+            if relation.view is not None:
+                waiting += [key for key, _ in relation.view.sources.values()]
+                all_changes |= relation.view.changes
+        return found, all_changes, all(name in found for name in named)
 
     def close(self) -> None:
         if self._owns_workers:
@@ -98,6 +132,9 @@ class QuerySources:
                 for column in table.columns
             ]
             return FoundRelation("table", table.name, columns, table)
+        view = self._broker.views.find(name)
+        if view is not None:
+            return self._views.found(view)
         live = self._broker.topics.find(name)
         return None if live is None else FoundRelation("topic", live.topic.name, _TOPIC_RELATION)
 
@@ -136,7 +173,7 @@ class QueryExecution:
 
         `on_start` is called when it starts. With `out`, all rows go there instead of the result.
         """
-        plan = self._planner.plan(None if out is not None else self._limits.query_rows + 1)
+        plan = self._planner.plan(None if out is not None else self._most_rows())
         with ExitStack() as stack:
             read_table = _no_tables
             tables = [scan.relation.table for scan in plan.scans if scan.relation.table is not None]
@@ -146,6 +183,10 @@ class QueryExecution:
                 snapshot = stack.enter_context(self._sources.tables.snapshot(lambda: self._stopped_by is not None))
                 read_table = partial(self._read_table, snapshot, leases.views(snapshot))
             return self._run(plan, read_table, on_start, out)
+
+    def _most_rows(self) -> int | None:
+        """Return how many rows are computed, unless they are streamed: one more than are shown."""
+        return self._limits.query_rows + 1
 
     def run_in_transaction(self, rows: RowSource) -> Result:
         """Run the query over the rows that a transaction sees, in the thread of the transaction."""
@@ -269,8 +310,9 @@ class QueryInTransaction:
 
 
 def tables_and_topics(broker: Broker) -> Iterable[str]:
-    """Yield every name that a statement can use for a table or a topic."""
+    """Yield every name that a statement can use for a table, a view or a topic."""
     yield from (table.name for table in broker.tables)
+    yield from (view.name for view in broker.views)
     for live in broker.topics:
         if not live.is_reserved:
             yield live.topic.name

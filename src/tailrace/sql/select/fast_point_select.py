@@ -49,6 +49,9 @@ class BoundPointSelect(NamedTuple):
     values: Sequence[StoredValue]
     columns: Sequence[ResultColumn]
     loads: Sequence[LoadValue | None]
+    table: str
+    keys: Sequence[str]
+    """The columns of the primary key, in the order of `values`."""
 
     def result(self, rows: Sequence[Sequence[StoredValue]]) -> Result:
         found = [
@@ -176,6 +179,8 @@ def _prepared(query: Query, form: _Form, table: Table) -> _Prepared | None:
         (),
         [ResultColumn(name, to_column(of_column(column.type))) for (_, name), column in zip(wanted, columns, strict=True)],
         [_load(column) for column in columns],
+        table.name,
+        table.primary_key,
     )
     return _Prepared(query, table, [(known[name].type, form.keys[name]) for name in table.primary_key], bound)
 

@@ -93,7 +93,9 @@ class RowSelect:
         self._sized = [at for at, column in enumerate(layout.columns) if column.type.kind in ("text", "bytes", "json", "list")]
         shown = ", ".join(quoted(column.name) for column in layout.columns) or "NULL"
         where = f" WHERE {' AND '.join(one.sql for one in pushed)}" if pushed else ""
-        self._sql = f"SELECT {shown} FROM {quoted(table.name)}{where}"  # noqa: S608
+        self.sql = f"SELECT {shown} FROM {quoted(table.name)}{where}"  # noqa: S608
+        self.bound_values = len(self._bound)
+        self.has_filter = self._where is not None
         self.is_by_key = any(one.sql.startswith(f"{quoted(table.primary_key[0])} ") for one in pushed)
 
     def run(self, snapshot: TableSnapshot, parameters: Sequence[object], now: datetime) -> Result | None:
@@ -139,7 +141,7 @@ class RowSelect:
         seen = size = 0
         if wanted == 0:
             return rows
-        for part in snapshot.read(self._sql, bound, self._sized):
+        for part in snapshot.read(self.sql, bound, self._sized):
             for stored in part:
                 seen += 1
                 size += sum(len(cell) for at in self._sized if (cell := stored[at]))  # type: ignore[arg-type,misc]

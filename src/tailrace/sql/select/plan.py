@@ -4,9 +4,10 @@ The names in a query are looked up on the event loop (`names_in`); the rest need
 of the query.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -15,7 +16,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import Table
 from tailrace.sql.analysis.errors import UNDEFINED_TABLE, AnalysisError, UnsupportedError
-from tailrace.sql.analysis.queries import QueryAnalyzer, RelationColumn
+from tailrace.sql.analysis.queries import KeyedRelation, QueryAnalyzer, RelationColumn, ViewQuery
 from tailrace.sql.analysis.tree import AnalyzedQuery, Constant, Expression, NamedRelation, Parameter
 from tailrace.sql.analysis.types import (
     BOOL,
@@ -47,6 +48,7 @@ from tailrace.sql.select.sources import (
 from tailrace.sql.select.system import NAMESPACE, SYSTEM_TABLES
 from tailrace.sql.statements import Query
 
+T = TypeVar("T")
 CHANGES_FUNCTION = "table_changes"
 _ARROW_TYPES: dict[pa.DataType, SqlType] = {
     pa.bool_(): BOOL,
@@ -61,7 +63,7 @@ _ARROW_TYPES: dict[pa.DataType, SqlType] = {
     pa.list_(pa.string()): TEXT.array,
 }
 
-RelationKind = Literal["topic", "system", "table"]
+RelationKind = Literal["topic", "system", "table", "view"]
 
 
 class FoundRelation(NamedTuple):
@@ -71,6 +73,18 @@ class FoundRelation(NamedTuple):
     name: str
     columns: Sequence[RelationColumn]
     table: Table | None = None
+    view: "FoundView | None" = None
+
+
+class FoundView(NamedTuple):
+    """A view, and what the names in its query refer to."""
+
+    tree: Mapping[str, Any]
+    sources: Mapping[str, tuple[str, Sequence[str] | None]]
+    """By the names in the query, the names under which the sources are found now, and the columns that the view sees of them;
+    `None` for all."""
+    changes: frozenset[str] = frozenset()
+    """Those of the names now that are tables whose changes it reads."""
 
 
 class PlannedScan(NamedTuple):
@@ -98,8 +112,21 @@ class QueryPlan(NamedTuple):
     """The values of the conditions of each scan."""
 
 
+class QueryOutline(NamedTuple):
+    """What is known of a query before it is run."""
+
+    names: Sequence[str]
+    types: Sequence[SqlType]
+    used: Mapping[str, set[str]]
+    """The columns that it uses of each table and topic that it names."""
+    views: set[str]
+    """The views that it names."""
+
+
 class _Changes(NamedTuple):
     table: Table
+    given: str
+    """What the query calls the table."""
     low: Expression | None
     high: Expression | None
 
@@ -120,6 +147,7 @@ class QueryPlanner:
         self._found = found
         self._known_names = known_names
         self._now = now
+        self._max_views = limits.view_uses
         self._changes: dict[str, _Changes] = {}
         _check_size(parameters, limits)
         self._types = [parameter_type(value) for value in parameters]
@@ -127,14 +155,32 @@ class QueryPlanner:
 
     def plan(self, most_rows: int | None) -> QueryPlan:
         """Return the plan. A limit of rows is added to the query if it has none that is lower."""
-        analyzer = QueryAnalyzer(self._columns_of, self._types, self._function)
+        return self._analyzed(lambda analyzer, query: self._plan(analyzer, query, most_rows))
+
+    def outline(self) -> "QueryOutline":
+        """Return the columns of the query, and what it reads."""
+        return self._analyzed(self._outline)
+
+    def _analyzed(self, use: Callable[[QueryAnalyzer, AnalyzedQuery], T]) -> T:
+        analyzer = QueryAnalyzer(self._columns_of, self._types, self._function, self._max_views)
         try:
-            return self._plan(analyzer, analyzer.analyze(self._query.tree), most_rows)
+            return use(analyzer, analyzer.analyze(self._query.tree))
         except AnalysisError as error:
             raise self._error(error) from error
         except RecursionError as error:
             place = self._query.line, self._query.column
             raise SqlError("the query is nested too deeply; split it into smaller ones", *place, sqlstate="54001") from error
+
+    def _outline(self, analyzer: QueryAnalyzer, query: AnalyzedQuery) -> "QueryOutline":
+        uses = uses_of(query, analyzer.relations)
+        used: dict[str, set[str]] = {}
+        for relation in analyzer.relations:
+            if not relation.is_in_view:
+                changes = self._changes.get(relation.name)
+                name = relation.name if changes is None else changes.given
+                columns = uses[relation.number].columns
+                used.setdefault(name, set()).update(columns)
+        return QueryOutline(query.names, query.types, used, set(analyzer.views))
 
     def _plan(self, analyzer: QueryAnalyzer, query: AnalyzedQuery, most_rows: int | None) -> QueryPlan:
         uses = uses_of(query, analyzer.relations)
@@ -186,11 +232,29 @@ class QueryPlanner:
     def _relation(self, name: str) -> FoundRelation:
         return self._found[name]
 
-    def _columns_of(self, name: str) -> Sequence[RelationColumn] | None:
+    def _columns_of(self, name: str) -> Sequence[RelationColumn] | ViewQuery | None:
         found = self._found.get(name)
-        return None if found is None else found.columns
+        if found is None or found.view is None:
+            return None if found is None else found.columns
+        names = [column.name for column in found.columns]
+        functions = partial(self._function, within=found.view)
+        return ViewQuery(found.name, found.view.tree, names, partial(self._find_in_view, found.view), functions)
 
-    def _function(self, name: str, arguments: Sequence[Expression]) -> tuple[str, Sequence[RelationColumn]] | None:
+    def _find_in_view(self, view: FoundView, name: str) -> Sequence[RelationColumn] | KeyedRelation | ViewQuery | None:
+        source = view.sources.get(name)
+        if source is None:
+            return None
+        key, visible = source
+        found = self._columns_of(key)
+        if isinstance(found, ViewQuery):
+            return found if visible is None else found._replace(columns=found.columns[: len(visible)])
+        if found is None:
+            return None
+        return KeyedRelation(key, [one for one in found if visible is None or one.is_hidden or one.name in visible])
+
+    def _function(
+        self, name: str, arguments: Sequence[Expression], within: FoundView | None = None
+    ) -> tuple[str, Sequence[RelationColumn]] | None:
         if name != CHANGES_FUNCTION:
             return None
         first = arguments[0] if arguments else None
@@ -204,14 +268,19 @@ class QueryPlanner:
             )
         if not all(map(is_constant, arguments[1:])) or any(one.type.name not in _CURSORS for one in arguments[1:]):
             raise AnalysisError("42P10", f"the cursors of {CHANGES_FUNCTION} must be constants", arguments[1].location)
-        found = self._found.get(given)
+        known, visible = (given, None) if within is None else within.sources.get(given, (given, None))
+        found = self._found.get(known)
         if found is None or found.table is None:
             raise AnalysisError(UNDEFINED_TABLE, f"there is no table {given!r}", arguments[0].location)
         table = found.table
         low, high = [*arguments[1:], None, None][:2]
         key = f"{CHANGES_FUNCTION} {len(self._changes) + 1}"
-        self._changes[key] = _Changes(table, low, high)
-        columns = [RelationColumn(column.name, of_column(column.type)) for column in table.columns]
+        self._changes[key] = _Changes(table, given, low, high)
+        columns = [
+            RelationColumn(column.name, of_column(column.type))
+            for column in table.columns
+            if visible is None or column.name in visible
+        ]
         return key, [*columns, *(RelationColumn(name, kind) for name, kind in META_COLUMNS.items())]
 
     def _error(self, error: AnalysisError) -> TailraceError:

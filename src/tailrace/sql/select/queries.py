@@ -11,7 +11,7 @@ Arrow is loaded by the first query, in a thread, so that the server starts witho
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.model.clock import Clock
-from tailrace.model.errors import QueryLimitError, StoreClosedError, TailraceError
+from tailrace.model.errors import InvariantError, QueryLimitError, StoreClosedError, TailraceError
 from tailrace.model.limits import Limits
-from tailrace.sql.parameters import Parameters
+from tailrace.sql.explain.points import explained_point, explained_rows
+from tailrace.sql.parameters import NO_PARAMETERS, Parameters
 from tailrace.sql.query_scheduler import QueryScheduler, QuerySlot
 from tailrace.sql.results import Result, ResultStream, StreamSlots
 from tailrace.sql.select.fast_point_select import PointSelects
@@ -33,7 +34,9 @@ from tailrace.sql.tables.readers import StoredRows, TableSnapshot
 from tailrace.sql.tables.values import StoredValue
 
 if TYPE_CHECKING:
+    from tailrace.sql.explain.nodes import ExplainedPlan
     from tailrace.sql.select.execution import QueryExecution, QueryInTransaction, QuerySources
+    from tailrace.sql.select.plan import FoundRelation, QueryOutline
     from tailrace.sql.select.workers import WorkerPool
 
 
@@ -109,6 +112,44 @@ class QueryRunner:
 
         return QueryInTransaction(execution, query, self._points, params)
 
+    async def explain(self, query: Query, params: Parameters, answer: ReadAnswer, *, analyze: bool) -> "ExplainedPlan":
+        """Return how the query runs; with `analyze` run it, and measure that. Its rows are discarded."""
+        point = self._points.bind(query, params)
+        if point is not None:
+            return await explained_point(point, self._tables.read_rows, analyze=analyze)
+        few = await self._explain_few_rows(query, params, analyze=analyze)
+        if few is not None:
+            return few
+        from tailrace.sql.explain.queries import ExplainedQuery
+
+        async def attempt(slot: QuerySlot) -> "ExplainedPlan":
+            execution = await self._prepared(query, params, answer, ExplainedQuery)
+            if not isinstance(execution, ExplainedQuery):
+                raise InvariantError("another kind of execution was prepared than was asked for")
+            execution.analyze = analyze
+            await self._answered(execution, self._threads, on_start=lambda: slot.begin(execution.interrupt))
+            return execution.plan()
+
+        return await self._scheduler.run(attempt)
+
+    async def _explain_few_rows(self, query: Query, params: Parameters, *, analyze: bool) -> "ExplainedPlan | None":
+        bound = None if self._is_closed else self._rows.bind(query, params)
+        if bound is None or (not bound[0].is_by_key and self._tables.copies.has_copy(bound[0].table)):
+            return None
+        started = time.perf_counter()
+        result = await self._few_rows(query, params) if analyze else None
+        if analyze and result is None:
+            return None
+        return await explained_rows(bound[0], self._tables.read_rows, result, time.perf_counter() - started)
+
+    async def outline(
+        self, query: Query, params: Parameters = NO_PARAMETERS
+    ) -> "tuple[QueryOutline, Mapping[str, FoundRelation]]":
+        """Return the columns of a query and what it reads, and what the names in it refer to. It is not run."""
+        planner, found = (await self._loaded()).outline(query, params)
+        outline = await asyncio.get_running_loop().run_in_executor(self._threads, planner.outline)
+        return outline, found
+
     def close(self) -> None:
         """Stop the running queries, accept no more, and wait for the threads."""
         self._is_closed = True
@@ -119,12 +160,17 @@ class QueryRunner:
         if self._sources is not None:
             self._sources.close()
 
-    async def _prepared(self, query: Query, params: Parameters, answer: ReadAnswer) -> "QueryExecution":
+    async def _prepared(
+        self, query: Query, params: Parameters, answer: ReadAnswer, build: "type[QueryExecution] | None" = None
+    ) -> "QueryExecution":
+        return (await self._loaded()).prepare(query, params, answer, build)
+
+    async def _loaded(self) -> "QuerySources":
         if self._is_closed:
             raise _closing()
         if self._sources is None:
             self._sources = await asyncio.get_running_loop().run_in_executor(self._threads, self._load)
-        return self._sources.prepare(query, params, answer)
+        return self._sources
 
     def _load(self) -> "QuerySources":
         from tailrace.sql.select.execution import QuerySources

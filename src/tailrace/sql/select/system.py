@@ -25,6 +25,11 @@ _TEXTS = pa.list_(pa.string())
 _TIME = pa.timestamp("us")
 
 
+def is_system_name(name: str) -> bool:
+    """Return whether the name is that of a system table, or would be if there were one."""
+    return name.lower().partition(".")[0] == NAMESPACE
+
+
 class SystemTable(NamedTuple):
     columns: Mapping[str, pa.DataType]
     read: Callable[[Broker], ReadRows]

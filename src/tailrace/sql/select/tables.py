@@ -89,23 +89,27 @@ class TableRelation:
         on_many_rows: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_many_rows` is called when a scan takes much work."""
-        self._reader = reader
+        self.reader = reader
         self._columns = [column for column in table.columns if column.name in columns]
-        self._sql, self._values = _statement(table, self._columns, where)
+        self.sql, self.values = _statement(table, self._columns, where)
         self._on_many_rows = on_many_rows
         self.schema = schema_of(self._columns)
 
+    @property
+    def reads_columns(self) -> bool:
+        return bool(self._columns)
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         count = 0
-        before = getattr(self._reader, "steps", 0)
-        for rows in self._reader.read(self._sql, self._values, sized_columns(self._columns)):
+        before = getattr(self.reader, "steps", 0)
+        for rows in self.reader.read(self.sql, self.values, sized_columns(self._columns)):
             if not self._columns:
                 count = int(str(rows[0][0]))
                 yield from counted_batches(count)
                 continue
             count += len(rows)
             yield batch_of(self._columns, rows, self.schema)
-        if count >= _MANY_ROWS or getattr(self._reader, "steps", 0) - before >= _MANY_STEPS:
+        if count >= _MANY_ROWS or getattr(self.reader, "steps", 0) - before >= _MANY_STEPS:
             self._on_many_rows()
 
 
@@ -123,6 +127,11 @@ class ChangedRowsRelation:
         self.copy = ColumnarFile(
             str(view.path), [column.name for column in self._columns], table.primary_key, _changed_keys(table, view.keys)
         )
+
+    @property
+    def changed_keys(self) -> int:
+        """Return how many rows are read from SQLite."""
+        return len(self._keys)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         if not self._keys:

@@ -80,7 +80,7 @@ class TopicRelation:
         self._answer = answer
         self._view = view
         self._columns = columns
-        self._bounds = bounds
+        self.bounds = bounds
         self._limits = limits
         self._read_fields = read_fields
         types = {**TOPIC_COLUMNS, **HIDDEN_COLUMNS}
@@ -89,9 +89,21 @@ class TopicRelation:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the records. Some batches are empty, so that a query can be stopped while it reads much that can't match."""
+        for view in self._partitions():
+            yield from self._partition(view)
+
+    def ranges(self) -> list[tuple[int, Sequence[ScanRange]]]:
+        """Return the partitions that are read, by their numbers, with their offsets. Reads the index of the log."""
+        return [(view.partition.number, self._wanted(view)) for view in self._partitions()]
+
+    @property
+    def partition_count(self) -> int:
+        return len(self._view.partitions)
+
+    def _partitions(self) -> Iterator[PartitionScan]:
         for view in self._view.partitions:
-            if self._bounds.partitions is None or view.partition.number in self._bounds.partitions:
-                yield from self._partition(view)
+            if self.bounds.partitions is None or view.partition.number in self.bounds.partitions:
+                yield view
 
     def _partition(self, view: PartitionScan) -> Iterator[pa.RecordBatch]:
         for wanted in self._wanted(view):
@@ -107,12 +119,12 @@ class TopicRelation:
 
     def _wanted(self, view: PartitionScan) -> Sequence[ScanRange]:
         within = self._range(view)
-        high = self._bounds.timestamps.high
+        high = self.bounds.timestamps.high
         return (within,) if high is None else view.not_after(high, within)
 
     def _range(self, view: PartitionScan) -> ScanRange:
         start, end = view.bounds
-        _, offsets, cursors, times = self._bounds
+        _, offsets, cursors, times = self.bounds
         if offsets.low is not None:
             start = max(start, Offset(offsets.low))
         if offsets.high is not None:
@@ -127,7 +139,7 @@ class TopicRelation:
 
     def _chosen(self, piece: Sequence[PlacedBatch]) -> Sequence[PlacedBatch]:
         """Return the batches that can have a record at or after the lower bound of time."""
-        low = self._bounds.timestamps.low
+        low = self.bounds.timestamps.low
         if low is None:
             return piece
         newest = [read_header(placed.batch).max_timestamp for placed in piece]

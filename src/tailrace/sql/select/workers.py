@@ -18,7 +18,6 @@ from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.duckdb.values import python_values
 from tailrace.sql.results import Result, ResultColumn, ResultStream
-from tailrace.sql.select.tables import ChangedRowsRelation
 from tailrace.sql.select.worker_protocol import (
     QUERY_NUMBER,
     ConstantValues,
@@ -105,7 +104,7 @@ class WorkerProcess:
         """
         self._check = check
         schemas = {name: relation.schema.serialize().to_pybytes() for name, relation in relations.items()}
-        copies = {name: relation.copy for name, relation in relations.items() if isinstance(relation, ChangedRowsRelation)}
+        copies = {name: copy for name, relation in relations.items() if (copy := getattr(relation, "copy", None)) is not None}
         self._ask(RunQuery(text, schemas, copies))
         messages = self._served(relations)
         first, _ = next(messages)

@@ -116,8 +116,11 @@ class TableGroupCommit:
     def _run_job(self, job: WriteJob, time_slice: TimeSlice) -> bool:
         """Run a job and return whether it succeeded. If not, its client gets the error, or the job is queued again."""
         connection = self._storage.connection
+        started = self._clock.monotonic()
         try:
             connection.run(job, time_slice)
+            if job.timing is not None:
+                job.timing.run_seconds = self._clock.monotonic() - started
         except Exception as error:  # noqa: BLE001  whatever it is, it concerns only this client
             if connection.was_preempted:
                 job.interruptions += job.is_long
@@ -142,6 +145,7 @@ class TableGroupCommit:
             self._replies.written(jobs, None)
             return
         killpoint("change.made")
+        started = self._clock.monotonic()
         try:
             committing = self._changes.commit(batches, messages)
             committed = asyncio.run_coroutine_threadsafe(committing, self._loop).result()
@@ -155,7 +159,7 @@ class TableGroupCommit:
             return
         if not self._storage.commit(batches, committed, jobs):
             return
-        self._count(jobs, batches)
+        self._count(jobs, batches, started)
         self._replies.written(jobs, committed)
 
     def _commit_one_by_one(self, jobs: Sequence[WriteJob]) -> None:
@@ -167,7 +171,7 @@ class TableGroupCommit:
             else:
                 self._storage.connection.roll_back()
 
-    def _count(self, jobs: Sequence[WriteJob], batches: Sequence[ChangeBatch]) -> None:
+    def _count(self, jobs: Sequence[WriteJob], batches: Sequence[ChangeBatch], started: float) -> None:
         stats, now = self._stats, self._clock.monotonic()
         stats.transactions += len(jobs)
         stats.transactions_per_commit.observe(len(jobs))
@@ -175,6 +179,8 @@ class TableGroupCommit:
             stats.rows[batch.table.name] += batch.records
         for job in jobs:
             stats.write_seconds.observe(now - job.submitted)
+            if job.timing is not None:
+                job.timing.commit_seconds = now - started
 
     def _begin(self) -> None:
         self._storage.connection.begin(self._changes.now_ms(), self._changes.snapshots.running)

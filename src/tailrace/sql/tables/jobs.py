@@ -57,6 +57,16 @@ class TransactionQuery(Protocol):
 
 
 @dataclass(slots=True, eq=False)
+class WriteTiming:
+    """How long the steps of a transaction took, for EXPLAIN ANALYZE."""
+
+    run_seconds: float = 0.0
+    """Its statements, until its changes were ready to be logged."""
+    commit_seconds: float = 0.0
+    """The commit of its group, in the log and in SQLite."""
+
+
+@dataclass(slots=True, eq=False)
 class WriteJob:
     """One transaction of a client."""
 
@@ -75,6 +85,8 @@ class WriteJob:
     results: list[Result] = field(default_factory=list)
     firsts: list[int | None] = field(default_factory=list)
     """For each statement, the index of its first event in the group, if it changed anything."""
+    timing: WriteTiming | None = None
+    """Filled if somebody asks for it."""
 
 
 @dataclass(slots=True, eq=False)

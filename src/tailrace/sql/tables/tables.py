@@ -27,7 +27,16 @@ from tailrace.sql.results import Result
 from tailrace.sql.statements import CreateTableStatement, Write
 from tailrace.sql.tables.checkpoints import CheckpointTask
 from tailrace.sql.tables.columnar_copies import FOLDER_NAME, ColumnarCopies
-from tailrace.sql.tables.jobs import RouteJob, SchemaJob, SnapshotJob, TableJob, TransactionQuery, WriteJob, size_of
+from tailrace.sql.tables.jobs import (
+    RouteJob,
+    SchemaJob,
+    SnapshotJob,
+    TableJob,
+    TransactionQuery,
+    WriteJob,
+    WriteTiming,
+    size_of,
+)
 from tailrace.sql.tables.readers import StoredRows, TableReaders, TableSnapshot
 from tailrace.sql.tables.rows import rebuild
 from tailrace.sql.tables.schema import checked_schema
@@ -67,6 +76,7 @@ class Tables:
     def __init__(self, path: Path, broker: Broker, clock: Clock, limits: Limits) -> None:
         self._definitions = broker.tables
         self._routes = broker.routes
+        self._views = broker.views
         self._changes = broker.changes
         self._limits = limits
         catalog = self._catalog = TableCatalog(limits)
@@ -121,10 +131,11 @@ class Tables:
         return await future
 
     async def drop(self, name: str, *, cascade: bool = False) -> Table:
-        """Drop a table with its rows and its changes, and with `cascade` its routes, in one commit."""
+        """Drop a table with its rows and its changes, and with `cascade` its routes and views, in one commit."""
         table = self.get(name)
         future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
-        log = partial(self._definitions.drop, table.name, self._routes.removal_of(table) if cascade else None)
+        dependent = self._views.removal_of(table.changes, self._routes.removal_of(table)) if cascade else None
+        log = partial(self._definitions.drop, table.name, dependent)
         self._writer.queue.put(SchemaJob(log, None, (table.id, table.name), future))
         return await future
 
@@ -147,6 +158,7 @@ class Tables:
         statements: Sequence[Write | TransactionQuery],
         params: Sequence[Parameters] = (),
         messages: Sequence[Message] = (),
+        timing: WriteTiming | None = None,
     ) -> list[Result]:
         """Run statements as one transaction: one frame of the log, with messages for topics, or nothing.
 
@@ -160,7 +172,8 @@ class Tables:
         given = list(params) or [NO_PARAMETERS] * len(statements)
         future: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
         tx = str(self._changes.next_transaction())
-        self._writer.queue.put(WriteJob(tx, statements, given, messages, future, size_of(statements, given)))
+        size = size_of(statements, given)
+        self._writer.queue.put(WriteJob(tx, statements, given, messages, future, size, timing=timing))
         return await future
 
     async def read_rows(self, sql: str, values: Sequence[StoredValue]) -> StoredRows:

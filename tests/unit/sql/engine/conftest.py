@@ -9,6 +9,7 @@ import pytest
 
 from tailrace.model.clock import SystemClock
 from tailrace.model.limits import Limits
+from tailrace.sql.results import Result
 from tests.support.aio import TEST_SECONDS
 from tests.support.sql import SqlClient, running_sql
 
@@ -24,6 +25,9 @@ class SharedSql:
 
     def run(self, text: str, params: Any = ()) -> None:
         self._wait(self._sql.engine.execute(text, params))
+
+    def result(self, text: str, params: Any = ()) -> Result:
+        return self._wait(self._sql.run(text, params))
 
     def rows(self, text: str, params: Any = ()) -> list[tuple[object, ...]]:
         return self._wait(self._sql.rows(text, params))

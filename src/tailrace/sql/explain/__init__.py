@@ -1,0 +1,1 @@
+"""EXPLAIN: how a statement runs, in plain words, and with ANALYZE how long each step takes."""

@@ -1,0 +1,148 @@
+"""Statements that create something from a query, and DROP VIEW.
+
+CREATE [OR REPLACE] VIEW name [(column, ...)] AS query
+DROP VIEW [IF EXISTS] name [CASCADE]
+
+PostgreSQL's parser reads the query; what stands before it is read here, from PostgreSQL's tokens. Names without quotes are
+folded to lower case, as PostgreSQL folds them: ASCII letters only.
+"""
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from tailrace.model.errors import SqlError, SqlSyntaxError, UnsupportedSqlError
+from tailrace.model.limits import Limits
+from tailrace.sql.grammar.lexer import SqlToken
+from tailrace.sql.grammar.selects import parse_query, verb_of
+from tailrace.sql.grammar.token_reader import TokenReader
+from tailrace.sql.statements import CreateViewStatement, DropViewStatement, Query, Statement
+from tailrace.sql.syntax_trees import position_at
+
+_UNDEFINED_PARAMETER = "42P02"
+_QUERIES = ("select", "values", "table")
+_KINDS_OF_VIEWS = ("temp", "temporary", "recursive", "materialized", "local", "global", "unlogged")
+
+
+def defines_by_query(part: Sequence[SqlToken]) -> bool:
+    """Return whether a statement is one of those that create something from a query."""
+    words = [token.text.lower() if token.kind == "word" else "" for token in part[:5]]
+    if words[:1] != ["create"]:
+        return False
+    after = words[3:] if words[1:3] == ["or", "replace"] else words[1:]
+    return "view" in after[:2]
+
+
+def parse_defined_query(part: Sequence[SqlToken], source: str, limits: Limits) -> Statement:
+    """Parse a statement for which `defines_by_query` is true."""
+    reader = _Reader(part, source)
+    reader.expect("create")
+    or_replace = reader.take("or")
+    if or_replace:
+        reader.expect("replace")
+    if any(reader.sees(kind) for kind in _KINDS_OF_VIEWS):
+        reader.refuse("a view is a plain view here; write CREATE [OR REPLACE] VIEW")
+    reader.expect("view")
+    if reader.sees("if"):
+        reader.fail("the name of a view; use CREATE OR REPLACE VIEW if it may exist")
+    name = reader.name("the name of a view")
+    columns = reader.columns() if reader.takes_sign("(") else ()
+    if reader.sees("with"):
+        reader.refuse("options of views are not supported; leave them out")
+    reader.expect("as")
+    query = reader.query(limits)
+    if query.parameters:
+        raise SqlError("there is no parameter $1: a view can't have parameters", *reader.start, sqlstate=_UNDEFINED_PARAMETER)
+    size = len(query.text.encode(errors="replace"))
+    if size > limits.view_bytes:
+        raise SqlError(
+            f"the query of the view has {size} bytes, more than view_bytes allows ({limits.view_bytes}); shorten it",
+            *reader.start,
+            sqlstate="54000",
+        )
+    line, column = reader.start
+    return CreateViewStatement(
+        text=reader.text, line=line, column=column, name=name, query=query, columns=columns, or_replace=or_replace
+    )
+
+
+def drop_view(reader: TokenReader, text: str) -> Statement:
+    reader.expect("DROP VIEW")
+    if_exists = reader.take("IF EXISTS")
+    name = reader.name("the name of a view")
+    cascade = reader.take("CASCADE")
+    if not cascade:
+        reader.take("RESTRICT")
+    reader.expect_end("" if cascade else "CASCADE")
+    return DropViewStatement(text=text, name=name, if_exists=if_exists, cascade=cascade)
+
+
+def folded(name: str) -> str:
+    """Return a name as PostgreSQL folds it if it has no quotes: ASCII letters to lower case."""
+    return "".join(chr(ord(one) + 32) if "A" <= one <= "Z" else one for one in name)
+
+
+class _Reader:
+    """Reads the tokens before the query."""
+
+    def __init__(self, tokens: Sequence[SqlToken], source: str) -> None:
+        self._tokens = tokens
+        self._source = source
+        self._at = 0
+        self.text = source[tokens[0].start : tokens[-1].end]
+        self.start = position_at(source, tokens[0].start)
+
+    def sees(self, word: str) -> bool:
+        return self._at < len(self._tokens) and self._tokens[self._at].is_word(word)
+
+    def take(self, word: str) -> bool:
+        found = self.sees(word)
+        self._at += found
+        return found
+
+    def expect(self, word: str) -> None:
+        if not self.take(word):
+            self.fail(word.upper())
+
+    def takes_sign(self, sign: str) -> bool:
+        found = self._at < len(self._tokens) and self._tokens[self._at].text == sign
+        self._at += found
+        return found
+
+    def name(self, what: str) -> str:
+        parts = [self._part(what)]
+        while self.takes_sign("."):
+            parts.append(self._part(f"the rest of {what}"))
+        return ".".join(parts)
+
+    def columns(self) -> tuple[str, ...]:
+        """Read names up to the closing bracket."""
+        found = [self._part("the name of a column")]
+        while not self.takes_sign(")"):
+            if not self.takes_sign(","):
+                self.fail(", or )")
+            found.append(self._part("the name of a column"))
+        return tuple(found)
+
+    def query(self, limits: Limits) -> Query:
+        left = self._tokens[self._at :]
+        if not left or verb_of(left) not in _QUERIES:
+            self.fail("a query")
+        return parse_query(left, self._source, limits)
+
+    def fail(self, expected: str) -> NoReturn:
+        if self._at < len(self._tokens):
+            token = self._tokens[self._at]
+            found, place = repr(token.text), position_at(self._source, token.start)
+        else:
+            found, place = "the end of the statement", position_at(self._source, self._tokens[-1].end)
+        raise SqlSyntaxError(f"expected {expected}, found {found}", *place)
+
+    def refuse(self, message: str) -> NoReturn:
+        raise UnsupportedSqlError(message, *position_at(self._source, self._tokens[self._at].start))
+
+    def _part(self, what: str) -> str:
+        token = self._tokens[self._at] if self._at < len(self._tokens) else None
+        if token is None or token.kind not in ("word", "quoted") or token.text[:2].lower() == "u&":
+            self.fail(what)
+        self._at += 1
+        return folded(token.text) if token.kind == "word" else token.text[1:-1].replace('""', '"')
