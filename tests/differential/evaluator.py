@@ -15,14 +15,13 @@ import pgparse
 
 from tailrace.sql.analysis.errors import AnalysisError
 from tailrace.sql.analysis.expressions import ExpressionAnalyzer
-from tailrace.sql.analysis.interval_texts import Interval
+from tailrace.sql.analysis.interval_texts import Interval, interval_text
 from tailrace.sql.analysis.queries import QueryAnalyzer, RelationColumn
 from tailrace.sql.analysis.scope import Scope, ScopeColumn, ScopeRelation
 from tailrace.sql.analysis.tree import ColumnReference
 from tailrace.sql.analysis.types import SqlType
-from tailrace.sql.duckdb.float_texts import float4_text
 from tailrace.sql.evaluation.evaluator import compile_expression
-from tailrace.sql.evaluation.output_texts import interval_text
+from tailrace.sql.functions.float_texts import float4_text
 from tests.differential.answers import Answer, AnswerColumn, Failure, Verdict, comparable, judged, worst
 from tests.differential.contexts import expected_expression
 from tests.differential.corpus import Case, written_cases

@@ -6,8 +6,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tailrace.sql.duckdb.regular_expression_matcher import compiled
-from tailrace.sql.duckdb.text_functions import TextError
+from tailrace.sql.functions.regular_expression_matcher import compiled
+from tailrace.sql.functions.text_functions import TextError
 from tests.differential.postgres import running_postgres
 
 PATTERNS = 400

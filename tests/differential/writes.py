@@ -22,7 +22,7 @@ from tailrace.sql.analysis.errors import AnalysisError
 from tailrace.sql.analysis.queries import RelationColumn
 from tailrace.sql.analysis.types import SqlType, of_column
 from tailrace.sql.analysis.writes import WriteAnalyzer
-from tailrace.sql.duckdb.float_texts import float4_text
+from tailrace.sql.functions.float_texts import float4_text
 from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.change_recorder import ChangeRecorder
 from tailrace.sql.tables.decimals import register_decimals

@@ -64,6 +64,25 @@ def read_interval(text: str, allowed: IntervalRange = ANY_UNITS) -> Interval:
     return restricted(builder.result(), allowed)
 
 
+def interval_text(value: Interval) -> str:
+    """Return an interval as PostgreSQL prints it: `1 year 2 mons -3 days +04:05:06`."""
+    months, days, microseconds = value
+    years = abs(months) // 12 * (1 if months >= 0 else -1)
+    parts = []
+    after_negative = False
+    for amount, unit in ((years, "year"), (months - years * 12, "mon"), (days, "day")):
+        if amount:
+            plus = "+" if after_negative and amount > 0 else ""
+            parts.append(f"{plus}{amount} {unit}{'' if amount == 1 else 's'}")
+            after_negative = amount < 0
+    if microseconds or not parts:
+        sign = "-" if microseconds < 0 else "+" if after_negative else ""
+        seconds, fraction = divmod(abs(microseconds), _SECOND)
+        clock = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        parts.append(f"{clock}.{fraction:06}".rstrip("0") if fraction else clock)
+    return " ".join(parts)
+
+
 def restricted(value: Interval, allowed: IntervalRange) -> Interval:
     """Return the interval without what is smaller than the allowed units."""
     months, days, micros = value

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
 from tailrace.sql.analysis.tree import Call, Constant
 from tailrace.sql.analysis.types import SqlType
-from tailrace.sql.duckdb.json_paths import PATHS
 from tailrace.sql.duckdb.output_texts import output_text
 from tailrace.sql.duckdb.templates import AggregateCall, AggregateTemplate, RowFunction, Template, expanded, is_loose
+from tailrace.sql.functions.json_paths import PATHS
 
 _STRINGS = ("text", "varchar", "bpchar", "name", "unknown")
 _INVALID = "22023"

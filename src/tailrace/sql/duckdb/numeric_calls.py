@@ -8,9 +8,9 @@ from functools import partial
 from tailrace.sql.analysis.errors import AnalysisError
 from tailrace.sql.analysis.input_texts import read_text
 from tailrace.sql.analysis.types import SqlType
-from tailrace.sql.duckdb import float_functions, float_texts, number_formats, number_readers, numeric_functions, numerics
-from tailrace.sql.duckdb.numerics import NumericError, text_of
 from tailrace.sql.duckdb.vectorized import PythonFunction
+from tailrace.sql.functions import float_functions, float_texts, number_formats, number_readers, numeric_functions, numerics
+from tailrace.sql.functions.numerics import NumericError, text_of
 
 _ONE = ("VARCHAR",)
 _TWO = ("VARCHAR", "VARCHAR")

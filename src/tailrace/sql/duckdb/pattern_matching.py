@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 
 from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.tree import Call, Cast, Constant, Expression
-from tailrace.sql.duckdb import characters
 from tailrace.sql.duckdb.re2_matches import always_captures, matches_alike
 from tailrace.sql.duckdb.re2_patterns import literal_of, re2_pattern
-from tailrace.sql.duckdb.regular_expression_functions import similar_pattern
-from tailrace.sql.duckdb.regular_expression_tree import RegularExpression
-from tailrace.sql.duckdb.regular_expressions import read
 from tailrace.sql.duckdb.templates import RowFunction, Template
-from tailrace.sql.duckdb.text_functions import TextError, like_escape
+from tailrace.sql.functions import characters
+from tailrace.sql.functions.regular_expression_functions import similar_pattern
+from tailrace.sql.functions.regular_expression_tree import RegularExpression
+from tailrace.sql.functions.regular_expressions import read
+from tailrace.sql.functions.text_functions import TextError, like_escape
 
 _NOT_SUPPORTED = "[0A000] "
 _MAX_TEXT = 10_000_000

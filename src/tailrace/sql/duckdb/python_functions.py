@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import duckdb
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from tailrace.sql.duckdb import array_texts, json_functions
 from tailrace.sql.duckdb.numeric_calls import NUMBER_FUNCTIONS
 from tailrace.sql.duckdb.text_calls import TEXT_FUNCTIONS
 from tailrace.sql.duckdb.time_calls import TIME_FUNCTIONS
 from tailrace.sql.duckdb.vectorized import PythonFunction, vectorized
+from tailrace.sql.functions import array_texts, json_functions
 
 
 def register(connection: duckdb.DuckDBPyConnection) -> None:

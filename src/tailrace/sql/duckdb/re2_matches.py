@@ -7,8 +7,8 @@ with the same character. There is one way to match any text then, and a greedy e
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from tailrace.sql.duckdb.characters import Ranges, merged
-from tailrace.sql.duckdb.regular_expression_tree import Characters, Constraint, PatternGroup, Piece, RegularExpression
+from tailrace.sql.functions.characters import Ranges, merged
+from tailrace.sql.functions.regular_expression_tree import Characters, Constraint, PatternGroup, Piece, RegularExpression
 
 
 def matches_alike(expression: RegularExpression) -> bool:

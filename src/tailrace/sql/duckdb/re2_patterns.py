@@ -4,8 +4,8 @@ an engine prefers. Sets of characters are written out, because RE2 has other cla
 
 from collections.abc import Iterable
 
-from tailrace.sql.duckdb.characters import LAST_CHARACTER, Ranges
-from tailrace.sql.duckdb.regular_expression_tree import (
+from tailrace.sql.functions.characters import LAST_CHARACTER, Ranges
+from tailrace.sql.functions.regular_expression_tree import (
     UNBOUNDED,
     Branch,
     Characters,

@@ -63,10 +63,10 @@ from tailrace.sql.analysis.tree import (
 )
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.duckdb.functions import AGGREGATES, FUNCTIONS, ROW_FUNCTIONS, cast_template
-from tailrace.sql.duckdb.json_paths import PATHS, JsonPath, RecordJson
 from tailrace.sql.duckdb.keys import has_key, key_of
 from tailrace.sql.duckdb.repeated_arguments import written
 from tailrace.sql.duckdb.templates import AggregateCall, is_loose
+from tailrace.sql.functions.json_paths import PATHS, JsonPath, RecordJson
 
 _TYPES = {
     "bool": "BOOLEAN",

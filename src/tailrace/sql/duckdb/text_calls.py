@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from tailrace.sql.duckdb import byte_functions, characters, text_functions
-from tailrace.sql.duckdb import regular_expression_functions as regular_expressions
 from tailrace.sql.duckdb.vectorized import PythonFunction
+from tailrace.sql.functions import byte_functions, characters, text_functions
+from tailrace.sql.functions import regular_expression_functions as regular_expressions
 
 _TWO = ("VARCHAR", "VARCHAR")
 _THREE = ("VARCHAR", "VARCHAR", "VARCHAR")

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from tailrace.sql.duckdb import datetime_formats, datetime_readers, time_functions
 from tailrace.sql.duckdb.vectorized import PythonFunction
+from tailrace.sql.functions import datetime_formats, datetime_readers, time_functions
 
 _INTERVAL = ("BIGINT", "BIGINT", "BIGINT")
 """Its months, days and microseconds."""

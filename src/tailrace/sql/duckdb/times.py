@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.interval_texts import FULL_RANGE, IntervalRange
 from tailrace.sql.analysis.tree import Call, Constant
-from tailrace.sql.duckdb.datetime_formats import DatetimeFormatError, strftime_of
 from tailrace.sql.duckdb.templates import AggregateTemplate, RowFunction, Template, expanded
 from tailrace.sql.duckdb.time_fields import TIME_FIELDS
+from tailrace.sql.functions.datetime_formats import DatetimeFormatError, strftime_of
 
 _COMPARED = ("=", "<>", "<", "<=", ">", ">=")
 

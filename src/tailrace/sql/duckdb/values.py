@@ -10,11 +10,10 @@ import msgspec
 import pyarrow as pa
 
 from tailrace.sql.analysis.errors import UnsupportedError
+from tailrace.sql.analysis.interval_texts import Interval, interval_text
 from tailrace.sql.analysis.json_documents import JsonError, too_deep
 from tailrace.sql.analysis.types import SqlType
-from tailrace.sql.duckdb.float_texts import float4_text
-
-_MICROSECONDS_PER_SECOND = 1_000_000
+from tailrace.sql.functions.float_texts import float4_text
 
 
 def python_values(column: pa.Array | pa.ChunkedArray, sql_type: SqlType) -> list[Any]:
@@ -43,7 +42,7 @@ def _converter(sql_type: SqlType) -> Callable[[Any], Any] | None:
         case "uuid":
             return _uuid
         case "interval":
-            return interval_text
+            return _interval
     return None
 
 
@@ -69,20 +68,7 @@ def _in_utc(value: datetime) -> datetime:
     return value.replace(tzinfo=UTC)
 
 
-def interval_text(value: Any) -> str:
-    """Return an interval as PostgreSQL prints it. It is a tuple of months, days and nanoseconds."""
+def _interval(value: Any) -> str:
+    """Return an interval as PostgreSQL prints it. Arrow has it as months, days and nanoseconds."""
     months, days, nanoseconds = value
-    years, months = int(months / 12), months - 12 * int(months / 12)
-    parts: list[str] = []
-    sign = ""
-    for amount, unit in ((years, "year"), (months, "mon"), (days, "day")):
-        if amount:
-            # A part after a negative one has its sign written.
-            parts.append(f"{sign if amount > 0 else ''}{amount} {unit}{'' if amount == 1 else 's'}")
-            sign = "+" if amount < 0 else ""
-    micros = nanoseconds // 1_000
-    if micros or not parts:
-        seconds, fraction = divmod(abs(micros), _MICROSECONDS_PER_SECOND)
-        clock = f"{'-' if micros < 0 else sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-        parts.append(f"{clock}.{fraction:06}".rstrip("0") if fraction else clock)
-    return " ".join(parts)
+    return interval_text(Interval(months, days, nanoseconds // 1_000))

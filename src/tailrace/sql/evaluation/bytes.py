@@ -5,8 +5,8 @@ import os
 import time
 from uuid import UUID, uuid4
 
-from tailrace.sql.duckdb import byte_functions
 from tailrace.sql.evaluation.functions import Entry, EvaluationError, Function, check_length, coded
+from tailrace.sql.functions import byte_functions
 
 _ENCODINGS = frozenset(("utf8", "utf-8", "unicode"))
 

@@ -11,9 +11,9 @@ from tailrace.sql.analysis.input_texts import read_text
 from tailrace.sql.analysis.interval_texts import Interval
 from tailrace.sql.analysis.json_documents import document_text, read_document
 from tailrace.sql.analysis.types import FLOATS, INTEGERS, TEXTS, SqlType, digits_of
-from tailrace.sql.duckdb.text_functions import name_of_text
 from tailrace.sql.evaluation.functions import EvaluationError, Function
 from tailrace.sql.evaluation.output_texts import cast_printer
+from tailrace.sql.functions.text_functions import name_of_text
 
 RANGES = {"int2": (-(1 << 15), (1 << 15) - 1), "int4": (-(1 << 31), (1 << 31) - 1), "int8": (-(1 << 63), (1 << 63) - 1)}
 _CONTEXT = Context(prec=2000, rounding=ROUND_HALF_UP, Emin=-999_999, Emax=999_999)

@@ -9,8 +9,8 @@ from typing import Any
 from tailrace.sql.analysis.interval_texts import Interval
 from tailrace.sql.analysis.tree import Call
 from tailrace.sql.analysis.types import SqlType
-from tailrace.sql.duckdb.json_functions import sort_key as jsonb_key
 from tailrace.sql.evaluation.functions import ByCall, Entry, Function
+from tailrace.sql.functions.json_functions import sort_key as jsonb_key
 
 Key = Callable[[Any], Any]
 

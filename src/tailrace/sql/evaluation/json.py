@@ -11,10 +11,10 @@ from typing import Any
 from tailrace.sql.analysis.json_documents import document_text, quoted_string, read_document
 from tailrace.sql.analysis.tree import Call
 from tailrace.sql.analysis.types import INTEGERS, NUMERIC, SqlType
-from tailrace.sql.duckdb import json_changes, json_functions, json_raw
-from tailrace.sql.duckdb.float_texts import float4_text, float8_text
 from tailrace.sql.evaluation.functions import ByCall, Entry, EvaluationError, Function, expanded
 from tailrace.sql.evaluation.output_texts import cast_printer
+from tailrace.sql.functions import json_changes, json_functions, json_raw
+from tailrace.sql.functions.float_texts import float4_text, float8_text
 
 # Parts
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from tailrace.sql.analysis.tree import Call
 from tailrace.sql.analysis.types import SqlType
-from tailrace.sql.duckdb import float_functions, number_formats, number_readers, numeric_functions, numerics
 from tailrace.sql.evaluation.casts import RANGES, as_real
 from tailrace.sql.evaluation.comparisons import sort_key
 from tailrace.sql.evaluation.functions import ByCall, Entry, EvaluationError, Function, TakesNulls, coded, expanded
+from tailrace.sql.functions import float_functions, number_formats, number_readers, numeric_functions, numerics
 
 _random = SystemRandom()
 

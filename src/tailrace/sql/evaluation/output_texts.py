@@ -6,15 +6,14 @@ from datetime import datetime, time
 from decimal import Decimal
 from typing import Any
 
-from tailrace.sql.analysis.interval_texts import Interval
+from tailrace.sql.analysis.interval_texts import interval_text
 from tailrace.sql.analysis.types import SqlType
-from tailrace.sql.duckdb.float_texts import float4_text, float8_text
-from tailrace.sql.duckdb.json_functions import canonical
+from tailrace.sql.functions.float_texts import float4_text, float8_text
+from tailrace.sql.functions.json_functions import canonical
 
 Printer = Callable[[Any], str]
 
 _NEEDS_QUOTES = re.compile(r'[{},"\\\s]')
-_MICROSECONDS = 1_000_000
 
 
 def printer(sql_type: SqlType) -> Printer:
@@ -49,25 +48,6 @@ def _timestamptz(value: datetime) -> str:
 def _time(value: time) -> str:
     text = value.isoformat()
     return text.rstrip("0") if value.microsecond else text
-
-
-def interval_text(value: Interval) -> str:
-    """Return an interval as PostgreSQL prints it: `1 year 2 mons -3 days +04:05:06`."""
-    months, days, microseconds = value
-    years = abs(months) // 12 * (1 if months >= 0 else -1)
-    parts = []
-    after_negative = False
-    for amount, unit in ((years, "year"), (months - years * 12, "mon"), (days, "day")):
-        if amount:
-            plus = "+" if after_negative and amount > 0 else ""
-            parts.append(f"{plus}{amount} {unit}{'' if amount == 1 else 's'}")
-            after_negative = amount < 0
-    if microseconds or not parts:
-        sign = "-" if microseconds < 0 else "+" if after_negative else ""
-        seconds, fraction = divmod(abs(microseconds), _MICROSECONDS)
-        clock = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-        parts.append(f"{clock}.{fraction:06}".rstrip("0") if fraction else clock)
-    return " ".join(parts)
 
 
 def _bytes(value: bytes) -> str:

@@ -1,8 +1,8 @@
 """Pattern matching: LIKE, SIMILAR TO and regular expressions."""
 
-from tailrace.sql.duckdb import characters, text_functions
-from tailrace.sql.duckdb import regular_expression_functions as regular_expressions
 from tailrace.sql.evaluation.functions import Entry, Function, coded, expanded
+from tailrace.sql.functions import characters, text_functions
+from tailrace.sql.functions import regular_expression_functions as regular_expressions
 
 
 def _like(*, ignores_case: bool = False, is_negated: bool = False) -> Function:

@@ -6,10 +6,10 @@ from typing import Any
 
 from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.tree import Call, Constant
-from tailrace.sql.duckdb import characters, text_functions
 from tailrace.sql.evaluation.bytes import BYTES
 from tailrace.sql.evaluation.functions import ByCall, Entry, EvaluationError, Function, check_length, coded, expanded
 from tailrace.sql.evaluation.output_texts import cast_printer, printer
+from tailrace.sql.functions import characters, text_functions
 
 _MAX_CODE_POINT = 0x10FFFF
 

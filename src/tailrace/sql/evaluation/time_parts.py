@@ -5,9 +5,9 @@ from decimal import Decimal
 from typing import Any
 
 from tailrace.sql.analysis.interval_texts import Interval
-from tailrace.sql.duckdb import numerics
 from tailrace.sql.evaluation.casts import date_as_timestamp, microseconds_of
 from tailrace.sql.evaluation.functions import EvaluationError
+from tailrace.sql.functions import numerics
 
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND

@@ -12,11 +12,11 @@ from typing import Any
 
 from tailrace.sql.analysis.interval_texts import FULL_RANGE, Interval, IntervalRange, restricted
 from tailrace.sql.analysis.time_zones import to_instant, to_local
-from tailrace.sql.duckdb import datetime_formats, datetime_readers
 from tailrace.sql.evaluation.casts import RANGES, date_as_timestamp, microseconds_of, time_of
 from tailrace.sql.evaluation.comparisons import interval_key
 from tailrace.sql.evaluation.functions import Entry, EvaluationError, Function, TakesNulls, coded, expanded
 from tailrace.sql.evaluation.time_parts import parts_of, truncated, truncated_interval
+from tailrace.sql.functions import datetime_formats, datetime_readers
 
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND

@@ -19,6 +19,7 @@ from tailrace.model.errors import QueryLimitError, TailraceError
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.model.table import Column, Table
 from tailrace.sql.analysis.errors import AnalysisError
+from tailrace.sql.analysis.interval_texts import interval_text
 from tailrace.sql.analysis.queries import QueryAnalyzer, RelationColumn
 from tailrace.sql.analysis.tree import (
     Aggregate,
@@ -37,7 +38,6 @@ from tailrace.sql.analysis.tree import (
 from tailrace.sql.analysis.types import SqlType, of_column, to_column
 from tailrace.sql.evaluation.comparisons import sort_key
 from tailrace.sql.evaluation.evaluator import Evaluate, compile_expression
-from tailrace.sql.evaluation.output_texts import interval_text
 from tailrace.sql.parameters import Parameters, in_order
 from tailrace.sql.results import Result, ResultColumn
 from tailrace.sql.select.parameter_types import as_parameter, parameter_type

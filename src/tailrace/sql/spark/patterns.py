@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
 from tailrace.sql.analysis.tree import Call, Constant, Expression
-from tailrace.sql.duckdb.characters import class_ranges
-from tailrace.sql.duckdb.regular_expression_functions import similar_pattern
-from tailrace.sql.duckdb.text_functions import TextError
+from tailrace.sql.functions.characters import class_ranges
+from tailrace.sql.functions.regular_expression_functions import similar_pattern
+from tailrace.sql.functions.text_functions import TextError
 from tailrace.sql.spark.templates import Rendered, SparkTemplate, Template, constant_of, fails, spark_string
 from tailrace.sql.spark.texts import lower_text
 

@@ -5,7 +5,7 @@ from functools import cache
 
 from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.tree import Call, Constant, Expression
-from tailrace.sql.duckdb import characters
+from tailrace.sql.functions import characters
 from tailrace.sql.spark.casts import text_of
 from tailrace.sql.spark.templates import Rendered, SparkTemplate, Template, constant_of, fails, spark_string
 

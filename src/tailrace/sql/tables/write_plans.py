@@ -15,12 +15,13 @@ import msgspec
 from tailrace.model.errors import ConstraintError, LimitExceededError
 from tailrace.model.table import ColumnType, Table
 from tailrace.sql.analysis.errors import CARDINALITY_VIOLATION, UnsupportedError
+from tailrace.sql.analysis.interval_texts import interval_text
 from tailrace.sql.analysis.tree import ColumnReference, Expression
 from tailrace.sql.analysis.types import SqlType, to_column
 from tailrace.sql.analysis.writes import AnalyzedDelete, AnalyzedInsert, AnalyzedUpdate, AnalyzedWrite, Assignment
 from tailrace.sql.evaluation.evaluator import Evaluate, compile_expression
 from tailrace.sql.evaluation.functions import EvaluationError
-from tailrace.sql.evaluation.output_texts import interval_text, printer
+from tailrace.sql.evaluation.output_texts import printer
 from tailrace.sql.results import ResultColumn
 from tailrace.sql.tables.change_events import StoredRow, TableEvents
 from tailrace.sql.tables.change_recorder import ChangeRecorder

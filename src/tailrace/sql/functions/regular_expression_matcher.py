@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from tailrace.sql.duckdb.regular_expression_automata import Alphabet, Automaton, Budget
-from tailrace.sql.duckdb.regular_expression_tree import UNBOUNDED, Branch, Constraint, PatternGroup, Piece
-from tailrace.sql.duckdb.regular_expressions import read
+from tailrace.sql.functions.regular_expression_automata import Alphabet, Automaton, Budget
+from tailrace.sql.functions.regular_expression_tree import UNBOUNDED, Branch, Constraint, PatternGroup, Piece
+from tailrace.sql.functions.regular_expressions import read
 
 _LONGER, _SHORTER, _MIXED, _CAPTURES = 1, 2, 4, 8
 _PREFERENCES = {"": 0, "longer": _LONGER, "shorter": _SHORTER}

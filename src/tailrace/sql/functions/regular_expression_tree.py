@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tailrace.sql.duckdb.characters import Ranges
+from tailrace.sql.functions.characters import Ranges
 
 UNBOUNDED = -1
 """The most repeats of `*` and `+`."""

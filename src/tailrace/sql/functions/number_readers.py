@@ -2,9 +2,9 @@
 
 from decimal import Decimal
 
-from tailrace.sql.duckdb.number_formats import NumberFormat, parsed
-from tailrace.sql.duckdb.numeric_functions import power
-from tailrace.sql.duckdb.numerics import NumericError, multiply, of_type, read_numeric, text_of
+from tailrace.sql.functions.number_formats import NumberFormat, parsed
+from tailrace.sql.functions.numeric_functions import power
+from tailrace.sql.functions.numerics import NumericError, multiply, of_type, read_numeric, text_of
 
 _DATA = "0123456789.,+-"
 

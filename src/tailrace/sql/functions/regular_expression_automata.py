@@ -5,9 +5,9 @@ States are computed as texts need them. The step budget of a call bounds what a 
 
 from collections.abc import Sequence
 
-from tailrace.sql.duckdb.characters import class_ranges, is_in
-from tailrace.sql.duckdb.regular_expression_tree import UNBOUNDED, Branch, Characters, Constraint, PatternGroup, Piece
-from tailrace.sql.duckdb.text_functions import TextError
+from tailrace.sql.functions.characters import class_ranges, is_in
+from tailrace.sql.functions.regular_expression_tree import UNBOUNDED, Branch, Characters, Constraint, PatternGroup, Piece
+from tailrace.sql.functions.text_functions import TextError
 
 _MAX_STATES = 20_000
 _MAX_CACHED = 4_000

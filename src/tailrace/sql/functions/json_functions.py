@@ -18,7 +18,7 @@ from tailrace.sql.analysis.json_documents import (
     read_document,
     too_deep,
 )
-from tailrace.sql.duckdb import json_changes, json_raw
+from tailrace.sql.functions import json_changes, json_raw
 
 _ROUNDING = Context(prec=140_000, rounding=ROUND_HALF_UP)
 _INVALID = "22023"

@@ -6,9 +6,9 @@ Back-references, look-around, the older flavours (`b`, `e`) and expanded syntax 
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tailrace.sql.duckdb import characters
-from tailrace.sql.duckdb.characters import Ranges, class_ranges, complement, merged
-from tailrace.sql.duckdb.regular_expression_tree import (
+from tailrace.sql.functions import characters
+from tailrace.sql.functions.characters import Ranges, class_ranges, complement, merged
+from tailrace.sql.functions.regular_expression_tree import (
     UNBOUNDED,
     Branch,
     Characters,
@@ -17,7 +17,7 @@ from tailrace.sql.duckdb.regular_expression_tree import (
     Piece,
     RegularExpression,
 )
-from tailrace.sql.duckdb.text_functions import TextError
+from tailrace.sql.functions.text_functions import TextError
 
 _MAX_REPEATS = 255
 _MAX_CASED_RANGE = 3_000

@@ -8,8 +8,7 @@ from typing import TypeVar
 from tailrace.sql.analysis import time_zones
 from tailrace.sql.analysis.datetime_texts import read_date, read_time, read_timestamp, read_timestamptz
 from tailrace.sql.analysis.errors import AnalysisError
-from tailrace.sql.analysis.interval_texts import read_interval
-from tailrace.sql.duckdb.values import interval_text
+from tailrace.sql.analysis.interval_texts import Interval, interval_text, read_interval
 
 _T = TypeVar("_T")
 _DAY = 86_400_000_000
@@ -53,7 +52,7 @@ def instant_microseconds(local: int, zone: str) -> int:
 
 
 def interval_parts_text(months: int, days: int, micros: int) -> str:
-    return interval_text((months, days, micros * 1000))
+    return interval_text(Interval(months, days, micros))
 
 
 def justified_hours(months: int, days: int, micros: int) -> list[int]:

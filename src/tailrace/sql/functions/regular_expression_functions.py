@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from tailrace.sql.duckdb.regular_expression_matcher import Matcher, Span, compiled, whole
-from tailrace.sql.duckdb.text_functions import TextError
+from tailrace.sql.functions.regular_expression_matcher import Matcher, Span, compiled, whole
+from tailrace.sql.functions.text_functions import TextError
 
 _LIMIT = 10_000_000
 _REPLACED = re.compile(r"\\([1-9&\\])")

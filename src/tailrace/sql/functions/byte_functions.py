@@ -8,7 +8,7 @@ from uuid import UUID
 
 from crc32c import crc32c as castagnoli_checksum
 
-from tailrace.sql.duckdb.text_functions import TextError
+from tailrace.sql.functions.text_functions import TextError
 
 _LINE = 76
 _GREGORIAN_OFFSET_MICROS = 12_219_292_800_000_000

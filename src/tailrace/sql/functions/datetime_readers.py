@@ -4,7 +4,7 @@ from calendar import isleap
 from datetime import date, timedelta
 
 from tailrace.sql.analysis.errors import DATETIME_OVERFLOW, INVALID_DATETIME
-from tailrace.sql.duckdb.datetime_formats import (
+from tailrace.sql.functions.datetime_formats import (
     DAY_NAMES,
     MONTH_NAMES,
     DatetimeFormatError,

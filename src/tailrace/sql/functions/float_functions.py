@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.sql.duckdb.numeric_functions import check_buckets
-from tailrace.sql.duckdb.numerics import NumericError
+from tailrace.sql.functions.numeric_functions import check_buckets
+from tailrace.sql.functions.numerics import NumericError
 
 Doubles = npt.NDArray[np.float64]
 

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-from tailrace.sql.duckdb import characters
+from tailrace.sql.functions import characters
 
 _LIMIT_BYTES = 10_000_000
 _FORMAT = re.compile(r"%(?:(\d+)\$)?(-*)(?:(\d+)|\*(?:(\d+)\$)?)?(.?)", re.DOTALL)

@@ -5,7 +5,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
 
-from tailrace.sql.duckdb.numerics import EXACT, NumericError, at_scale, multiply, rounded, text_of
+from tailrace.sql.functions.numerics import EXACT, NumericError, at_scale, multiply, rounded, text_of
 
 _PATTERNS = ("EEEE", "FM", "MI", "PL", "PR", "RN", "SG", "SP", "TH", ",", ".", "0", "9", "B", "C", "D", "G", "L", "S", "V")
 _MAX_FORMAT = 1_000

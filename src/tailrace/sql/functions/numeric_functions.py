@@ -4,7 +4,7 @@ import math
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal
 from functools import lru_cache
 
-from tailrace.sql.duckdb.numerics import (
+from tailrace.sql.functions.numerics import (
     DIGITS_IN_WORD,
     EXACT,
     INFINITY,
