@@ -16,7 +16,8 @@ import pyarrow as pa
 from tailrace.sql.analysis.errors import AnalysisError
 from tailrace.sql.analysis.queries import QueryAnalyzer, RelationColumn
 from tailrace.sql.analysis.types import SqlType
-from tailrace.sql.duckdb.render import DuckDbRenderer, duckdb_type
+from tailrace.sql.duckdb.constants import duckdb_type
+from tailrace.sql.duckdb.render import DuckDbRenderer
 from tailrace.sql.duckdb.session import prepare
 from tailrace.sql.duckdb.values import python_values
 from tests.differential.answers import POSTGRES_TYPES, Answer, AnswerColumn, Failure, Verdict, comparable, judged, worst

@@ -12,14 +12,10 @@ prints it ("loose"); the functions of `numerics.py` compute with those.
 # ruff: noqa: S608
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, time
-from decimal import Decimal
+from datetime import UTC, datetime
 from types import MappingProxyType
-from uuid import UUID
 
-from tailrace.sql.analysis.errors import DATATYPE_MISMATCH, AnalysisError, UnsupportedError
-from tailrace.sql.analysis.input_texts import read_text
-from tailrace.sql.analysis.interval_texts import Interval
+from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.queries import same_expression
 from tailrace.sql.analysis.tree import (
     Aggregate,
@@ -62,38 +58,15 @@ from tailrace.sql.analysis.tree import (
     WindowFrame,
 )
 from tailrace.sql.analysis.types import SqlType
-from tailrace.sql.duckdb.functions import AGGREGATES, FUNCTIONS, ROW_FUNCTIONS, cast_template
+from tailrace.sql.duckdb.constants import cast_text, constant, duckdb_type, parameter_value, quoted
+from tailrace.sql.duckdb.functions import AGGREGATES, FUNCTIONS, ROW_FUNCTIONS
 from tailrace.sql.duckdb.keys import has_key, key_of
 from tailrace.sql.duckdb.repeated_arguments import written
 from tailrace.sql.duckdb.templates import AggregateCall, is_loose
 from tailrace.sql.functions.json_paths import PATHS, JsonPath, RecordJson
 
-_TYPES = {
-    "bool": "BOOLEAN",
-    "int2": "SMALLINT",
-    "int4": "INTEGER",
-    "int8": "BIGINT",
-    "float4": "FLOAT",
-    "float8": "DOUBLE",
-    "bytea": "BLOB",
-    "date": "DATE",
-    "time": "TIME",
-    "timestamp": "TIMESTAMP",
-    "timestamptz": "TIMESTAMP",
-    "interval": "INTERVAL",
-    "uuid": "UUID",
-}
 _SHORT_FRAME = 1_000
 _PLAIN_COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
-
-
-def duckdb_type(sql_type: SqlType) -> str:
-    """Return the type in which DuckDB holds values of a type."""
-    if sql_type.is_array:
-        return f"{duckdb_type(sql_type.element)}[]"
-    if sql_type.name == "numeric":
-        return "VARCHAR" if is_loose(sql_type) else f"DECIMAL({sql_type.precision}, {sql_type.scale})"
-    return _TYPES.get(sql_type.name, "VARCHAR")
 
 
 class DuckDbRenderer:
@@ -242,7 +215,7 @@ class DuckDbRenderer:
     def _as_types(self, query: AnalyzedQuery, types: Sequence[SqlType]) -> str:
         """Return a side of a set operation with its columns cast to these types."""
         columns = [
-            f"{self._cast_text(f'side.c{at}', mine, wanted)} AS c{at}"
+            f"{cast_text(f'side.c{at}', mine, wanted)} AS c{at}"
             for at, (mine, wanted) in enumerate(zip(query.types, types, strict=True), 1)
         ]
         return f"(SELECT {', '.join(columns)} FROM ({self.query(query)}) AS side)"
@@ -256,7 +229,7 @@ class DuckDbRenderer:
         return f"SELECT {columns} FROM (VALUES {rows}) AS listed({columns})"
 
     def _as_type(self, item: Expression, wanted: SqlType) -> str:
-        return self._cast_text(self.expression(item), item.type, wanted)
+        return cast_text(self.expression(item), item.type, wanted)
 
     # FROM
 
@@ -323,7 +296,7 @@ class DuckDbRenderer:
                 self._keyed[-1] = keyed
         match node:
             case Constant():
-                return self._constant(node.value, node.type)
+                return constant(node.value, node.type)
             case Parameter():
                 return self._parameter(node)
             case ColumnReference():
@@ -450,7 +423,7 @@ class DuckDbRenderer:
         return f"{'all_of' if node.is_all else 'any_of'}({tests})"
 
     def _current_time(self, sql_type: SqlType) -> str:
-        return self._cast_text(self._constant(self._now, SqlType("timestamptz")), SqlType("timestamptz"), sql_type)
+        return cast_text(constant(self._now, SqlType("timestamptz")), SqlType("timestamptz"), sql_type)
 
     def _aggregate(self, node: Aggregate, over: str, *, is_short_frame: bool = False) -> str:
         found = AGGREGATES.get(node.signature.key)
@@ -510,80 +483,10 @@ class DuckDbRenderer:
         source = node.argument
         if source.type.name == "text" and node.type.name == "jsonb" and not node.is_explicit:
             return RecordJson.of(self.expression(source))
-        return self._cast_text(self.expression(source), source.type, node.type, is_explicit=node.is_explicit)
-
-    def _cast_text(self, text: str, source: SqlType, target: SqlType, *, is_explicit: bool = False) -> str:
-        if source == target or (
-            source.name == target.name
-            and duckdb_type(source) == duckdb_type(target)
-            and target.length is None
-            and not (is_loose(target) and target.precision is not None)
-        ):
-            return text
-        if source.is_array and target.is_array:
-            inner = self._cast_text("item", source.element, target.element, is_explicit=is_explicit)
-            return f"list_transform({text}, lambda item: {inner})"
-        if source.name == "text" and target.is_array:
-            inner = self._cast_text("item", source, target.element, is_explicit=is_explicit)
-            return f"list_transform(array_in({text}), lambda item: {inner})"
-        template = cast_template(source, target, is_loose(source), is_loose(target))
-        if template is None:
-            raise UnsupportedError(f"a cast from {source} to {target} is not supported")
-        kind = duckdb_type(target)
-        general = written(
-            lambda texts: template.format(
-                *texts, type=kind, length=target.length, scale=target.scale, precision=target.precision
-            ),
-            [text],
-        )
-        return text.cast_to(target, general) if isinstance(text, JsonPath) else general
+        return cast_text(self.expression(source), source.type, node.type, is_explicit=node.is_explicit)
 
     def _parameter(self, node: Parameter) -> str:
-        return self._constant(self._read(self._parameters[node.number - 1], node.type, node.location), node.type)
-
-    def _read(self, value: object, wanted: SqlType, location: int) -> object:
-        """Return the value of a parameter; strings are read as values of the type that is wanted."""
-        if isinstance(value, list | tuple):
-            if wanted.is_array:
-                return [self._read(item, wanted.element, location) for item in value]
-            raise AnalysisError(DATATYPE_MISMATCH, f"a list can't be a value of the type {wanted}", location)
-        if isinstance(value, str) and wanted.name not in ("text", "varchar", "bpchar", "unknown"):
-            try:
-                return read_text(value, wanted)
-            except AnalysisError as error:
-                error.location = location if error.location < 0 else error.location
-                raise
-        return value
-
-    def _constant(self, value: object, sql_type: SqlType) -> str:
-        kind = duckdb_type(sql_type)
-        match value:
-            case None:
-                return f"NULL::{kind}"
-            case bool():
-                return "true" if value else "false"
-            case float():
-                return f"'{value!r}'::{kind}"
-            case int():
-                return f"({value})::{kind}" if value < 0 else f"{value}::{kind}"
-            case Decimal():
-                return f"'{value:f}'" if kind == "VARCHAR" else f"'{value:f}'::{kind}"
-            case str():
-                return f"{literal(value)}::{kind}" if kind != "VARCHAR" else literal(value)
-            case bytes():
-                return f"unhex('{value.hex()}')"
-            case datetime():
-                moment = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
-                return f"'{moment.isoformat(' ')}'::TIMESTAMP"
-            case date() | time():
-                return f"'{value.isoformat()}'::{kind}"
-            case Interval():
-                return f"(to_months({value.months}) + to_days({value.days}) + to_microseconds({value.microseconds}))"
-            case UUID():
-                return f"'{value}'::UUID"
-            case list() | tuple():
-                return f"[{', '.join(self._constant(item, sql_type.element) for item in value)}]::{kind}"
-        raise UnsupportedError(f"a constant of the type {sql_type} is not supported")
+        return constant(parameter_value(self._parameters[node.number - 1], node.type, node.location), node.type)
 
 
 def _distinct(text: str, types: Sequence[SqlType]) -> str:
@@ -605,17 +508,6 @@ def _is_short(frame: WindowFrame | None) -> bool:
     offsets = [one.argument if isinstance(one, Cast) else one for one in (frame.start_offset, frame.end_offset)]
     sizes = [one.value if isinstance(one, Constant) else None for one in offsets if one is not None]
     return all(isinstance(size, int) and size <= _SHORT_FRAME for size in sizes)
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    # DuckDB ends the text of a query at a character 0, so such a string is sent in hexadecimal.
-    if "\0" in text:
-        return f"decode(unhex('{text.encode().hex()}'))"
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _shown(node: Call) -> str:

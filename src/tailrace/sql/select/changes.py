@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 
 from tailrace.model.table import Column, ColumnType, Table
 from tailrace.sql.analysis.types import INT8, TEXT, TIMESTAMPTZ, SqlType, of_column
-from tailrace.sql.duckdb.render import duckdb_type, literal, quoted
+from tailrace.sql.duckdb.constants import duckdb_type, literal, quoted
 
 META_COLUMNS: Mapping[str, SqlType] = {"_change_type": TEXT, "_commit_version": INT8, "_commit_timestamp": TIMESTAMPTZ}
 TOPIC_COLUMNS_READ = ("offset", "cursor", "timestamp", "value")
