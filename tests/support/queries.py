@@ -11,6 +11,7 @@ from tailrace.model.commit import FetchedBatches
 from tailrace.model.errors import UnsupportedSqlError
 from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
+from tailrace.model.table import Table
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
 from tailrace.sql.parse import parse
 from tailrace.sql.results import Result
@@ -34,10 +35,10 @@ class NoTables:
     def copies(self) -> ColumnarCopies:
         raise UnsupportedSqlError("this test has no tables")
 
-    async def read_rows(self, sql: str, values: Sequence[StoredValue]) -> StoredRows:
+    async def read_rows(self, sql: str, values: Sequence[StoredValue], table: Table) -> StoredRows:
         raise UnsupportedSqlError("this test has no tables")
 
-    async def read_few(self, work: Callable[[TableSnapshot], T]) -> T:
+    async def read_few(self, work: Callable[[TableSnapshot], T], table: Table) -> T:
         raise UnsupportedSqlError("this test has no tables")
 
     def snapshot(self, is_cancelled: Callable[[], bool]) -> AbstractContextManager[TableSnapshot]:

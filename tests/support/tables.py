@@ -17,7 +17,14 @@ from tailrace.sql.parameters import NO_PARAMETERS, Parameters, assign_parameters
 from tailrace.sql.parse import parse
 from tailrace.sql.results import Result
 from tailrace.sql.select.queries import QueryRunner
-from tailrace.sql.statements import CreateTableStatement, DropTableStatement, Query, Write
+from tailrace.sql.statements import (
+    AlterTableStatement,
+    CreateTableStatement,
+    DropTableStatement,
+    Query,
+    TruncateStatement,
+    Write,
+)
 from tailrace.sql.tables.decimals import register_decimals
 from tailrace.sql.tables.tables import Tables
 from tailrace.store.contract import Store
@@ -52,6 +59,9 @@ class TableSql:
         if isinstance(statement, CreateTableStatement):
             await self.tables.create(statement)
             return Result()
+        if isinstance(statement, AlterTableStatement):
+            await self.tables.alter(statement)
+            return Result()
         if isinstance(statement, DropTableStatement):
             for name in statement.names:
                 await self.tables.drop(name)
@@ -71,7 +81,7 @@ class TableSql:
 
     async def transact(self, text: str, params: Parameters = NO_PARAMETERS, messages: Sequence[Message] = ()) -> list[Result]:
         """All statements of the text as one transaction."""
-        statements = [statement for statement in parse(text) if isinstance(statement, Write | Query)]
+        statements = [statement for statement in parse(text) if isinstance(statement, Write | TruncateStatement | Query)]
         shared = assign_parameters(statements, params)
         given = [
             statement.rows if isinstance(statement, Write) and statement.rows is not None else values

@@ -22,6 +22,8 @@ class TableView(msgspec.Struct):
     changes: str
     """The topic that holds every change of the table."""
     created_ms: int
+    schema_version: int
+    """1 for a new table, one more for each ALTER TABLE."""
 
 
 class TablePage(msgspec.Struct):

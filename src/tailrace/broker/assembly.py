@@ -152,7 +152,7 @@ class Services:
     def _build_tables_and_routes(self) -> None:
         store, clock, limits = self.store, self._clock, self._limits
         self.pipelines = Pipelines(store, self.committer, self._context, self.threads, store.staging, clock, limits)
-        self.tables = TableDefinitions(store, self.topics, clock, limits)
+        self.tables = TableDefinitions(store, self.committer, self.topics, clock, limits)
         self.snapshots = Snapshots(store)
         self.routes = Routes(store, self.committer, self.topics, self.snapshots, clock, limits, self._context.arrived)
         self.routing = Routing(store, self.committer, self.threads, self.fetcher, self.topics, self.routes, self.pipelines)

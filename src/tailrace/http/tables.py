@@ -63,6 +63,7 @@ def _table_view(table: Table) -> TableView:
         list(table.primary_key),
         CHANGES_PREFIX + table.name,
         table.created_ms,
+        table.schema_version,
     )
 
 

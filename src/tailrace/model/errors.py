@@ -492,6 +492,21 @@ class TableExistsError(SqlError):
     http_status = 409
 
 
+class TableAlteredError(SqlError):
+    """A table was altered or dropped between the planning of a statement and its run. Nothing took effect."""
+
+    default_sqlstate = "40001"
+    kafka_code = 56
+    http_status = 503
+    retriable = True
+
+    @classmethod
+    def of(cls, name: str) -> "TableAlteredError":
+        return cls(
+            f"table {name!r} was altered or dropped while the statement was planned, and nothing was done; send it again"
+        )
+
+
 class TablesBehindError(TailraceError):
     """The tables lack changes of the log and are catching up. A change that the request asked for may be among them."""
 
@@ -522,8 +537,9 @@ class RouteExistsError(SqlError):
 
 
 class RoutedError(SqlError):
-    """The table or topic can't be dropped, because routes use it."""
+    """The table, column or topic can't be dropped or changed, because routes use it."""
 
+    default_sqlstate = "2BP01"
     kafka_code = 44
     http_status = 409
 

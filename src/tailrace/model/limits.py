@@ -208,6 +208,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long staged bytes are kept."""
     table_columns: int = 500
     """Columns of one table."""
+    table_versions: int = 1_000
+    """Versions of the schema of one table: one more for each ALTER TABLE."""
     views: int = 1_000
     view_bytes: int = 64 * KIB
     """Bytes of the text of one view."""

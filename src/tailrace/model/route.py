@@ -5,6 +5,7 @@ on the log only. A route is compiled to Spark's SQL when it is created, and that
 that would compile it differently does not change existing routes. `dialect` says what its expressions meant then.
 """
 
+import re
 from typing import Any, Literal
 
 import msgspec
@@ -12,8 +13,8 @@ import msgspec
 from tailrace.model.ids import Cursor, RouteId, TableId, TopicId
 
 Operation = Literal["insert", "update", "delete"]
-ChangeKind = Literal["insert", "update", "delete", "read"]
-"""The kind of a change event: an operation, or `read` for a row of a snapshot."""
+ChangeKind = Literal["insert", "update", "delete", "read", "truncate"]
+"""The kind of a change event: an operation, `read` for a row of a snapshot, or `truncate` for the removal of all rows."""
 PayloadMode = Literal["key", "full", "diff"]
 RouteAction = Literal["add", "drop"]
 
@@ -23,6 +24,10 @@ ROUTES_TOPIC = "_routes"
 
 DIALECT = 2
 """The dialect of new routes: PostgreSQL's. In dialect 1 whole numbers had 64 bits and `/` gave a double."""
+
+
+_CELL = re.compile(r"'(?:\\.|[^'\\])*'|\b(?:old|new)\.`((?:[^`]|``)*)`|`(?:[^`]|``)*`", re.DOTALL)
+"""A string, a column of `old` or `new`, or another name in Spark's SQL."""
 
 
 class RouteSql(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +44,14 @@ class RouteSql(msgspec.Struct, frozen=True, kw_only=True):
     """True if the route can't be evaluated for a change, else false. It is never null."""
     key: str | None = None
     """The record key as text. `None` uses the key of the change."""
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns of the table that the expressions use."""
+        texts = (self.condition, self.failure, self.key or "")
+        return frozenset(
+            found[1].replace("``", "`") for text in texts for found in _CELL.finditer(text) if found[1] is not None
+        )
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -55,6 +55,23 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     """An expression in SQL."""
 
 
+ColumnChangeKind = Literal["add", "drop", "rename", "retype"]
+
+
+class ColumnChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What ALTER TABLE did to one column. The rows that were there before become rows of the new shape by it."""
+
+    kind: ColumnChangeKind
+    place: int
+    """The place of the column among the columns at that time, counted from 0."""
+    name: str = ""
+    """The name before, of a column that was renamed or dropped."""
+    type: ColumnType | None = None
+    """The type before, of a column that was retyped or dropped."""
+    value: Any = None
+    """What rows that were there have in an added column, as the table stores it."""
+
+
 class Table(msgspec.Struct, frozen=True, kw_only=True):
     id: TableId
     """Never reused, not even for a table of the same name."""
@@ -65,6 +82,13 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     changes: TopicId
     """The topic of the table's changes, with one record for each changed row."""
     created_ms: int
+    history: tuple[tuple[ColumnChange, ...], ...] = ()
+    """For each ALTER TABLE, in order, what it did to columns; nothing if it changed only what new rows must be."""
+
+    @property
+    def schema_version(self) -> int:
+        """1 for a new table, one more for each ALTER TABLE. Change events have that of their rows."""
+        return len(self.history) + 1
 
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name == name), None)

@@ -216,9 +216,15 @@ class _Steps:
         self._operations = pa.array(OPERATIONS)
 
     def rows(self, before: int, after: int, waiting: list[pa.RecordBatch]) -> pa.RecordBatch:
-        """Return the rows of a step with these records. There may be none, if all were of aborted transactions."""
+        """Return the rows of a step with these records. There may be none, if all were of aborted transactions.
+
+        A TRUNCATE, which is about no row, is left out: no route takes it.
+        """
         stored = waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting or [_NONE])
-        old, new = self._images(stored.column("value_bytes")) if waiting else (pa.nulls(0, pa.binary()),) * 2
+        is_truncate = pc.equal(stored.column("op"), "truncate")
+        if pc.any(is_truncate).as_py():
+            stored = stored.filter(pc.invert(is_truncate))
+        old, new = self._images(stored.column("value_bytes")) if stored.num_rows else (pa.nulls(0, pa.binary()),) * 2
         changes = [
             pc.index_in(stored.column("op"), self._operations),
             stored.column("key_bytes"),

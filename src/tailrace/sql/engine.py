@@ -7,6 +7,7 @@ This module decides who runs what; `handlers`, `tables`, `select` and `routes` d
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,12 +39,13 @@ from tailrace.sql.parse import bind, kind_of
 from tailrace.sql.results import Result, ResultEncoder, ResultStream
 from tailrace.sql.routes.statements import RouteHandler
 from tailrace.sql.select.execution import tables_and_topics
-from tailrace.sql.select.queries import QueryRunner
+from tailrace.sql.select.queries import QueryRunner, with_present_tables
 from tailrace.sql.statement_cache import ParserProcess, StatementCache
 from tailrace.sql.statements import (
     AckStatement,
     AddPartitionsStatement,
     AddSourceStatement,
+    AlterTableStatement,
     BeginStatement,
     ClearTopicStatement,
     CommitStatement,
@@ -63,10 +65,11 @@ from tailrace.sql.statements import (
     SetTopicStatement,
     ShowStatement,
     Statement,
+    TruncateStatement,
     Write,
 )
 from tailrace.sql.syntax_trees import position_of
-from tailrace.sql.tables.jobs import TransactionQuery, WriteTiming
+from tailrace.sql.tables.jobs import TableStatement, WriteTiming
 from tailrace.sql.tables.tables import Tables
 
 StatementHandler = Callable[[Any], Awaitable[Result]]
@@ -112,6 +115,8 @@ class StatementEngine:
             DescribeStatement: showing.describe,
             CreateTableStatement: self._create_table,
             DropTableStatement: self._drop_table,
+            AlterTableStatement: self._alter_table,
+            TruncateStatement: self._truncate,
             AddSourceStatement: self._add_source,
             DropSourceStatement: self._drop_source,
             CreateViewStatement: views.create,
@@ -207,7 +212,7 @@ class StatementEngine:
         for unit in units:
             try:
                 results += (
-                    await self._run_transaction(unit, answer)
+                    await with_present_tables(partial(self._run_transaction, unit, answer))
                     if isinstance(unit, PlannedTransaction)
                     else [await self._run(unit, answer)]
                 )
@@ -264,7 +269,7 @@ class StatementEngine:
         if not transaction.is_committed:
             skipped = [Result(status="not run, because of ROLLBACK")] * len(transaction.statements)
             return [Result(status="BEGIN"), *skipped, Result(status="ROLLBACK")]
-        on_tables: list[Write | TransactionQuery] = []
+        on_tables: list[TableStatement] = []
         params: list[Parameters] = []
         indexes: list[int] = []
         results = [Result()] * len(transaction.statements)
@@ -277,7 +282,8 @@ class StatementEngine:
                 continue
             if isinstance(statement, Query):
                 on_tables.append(await self._queries.in_transaction(statement, values, answer))
-            elif isinstance(statement, Write):
+            elif isinstance(statement, Write | TruncateStatement):
+                self._check_truncate(statement)
                 on_tables.append(statement)
             params.append(values)
             indexes.append(index)
@@ -309,6 +315,33 @@ class StatementEngine:
         for table in known:
             await self.tables.drop(table.name, cascade=asked.cascade)
         return Result(status="DROP TABLE" if known else "DROP TABLE, which does not exist")
+
+    async def _alter_table(self, asked: AlterTableStatement) -> Result:
+        if self._broker.tables.find(asked.name) is None:
+            if asked.if_exists:
+                return Result(status="ALTER TABLE, which does not exist")
+            raise self._unknown_table(asked.name, asked, "ALTER TOPIC")
+        await self.tables.alter(asked)
+        return Result(status="ALTER TABLE")
+
+    async def _truncate(self, asked: TruncateStatement) -> Result:
+        self._check_truncate(asked)
+        (result,) = await self.tables.write([asked])
+        return result
+
+    def _check_truncate(self, asked: Statement) -> None:
+        """Raise if TRUNCATE names something that is not a table."""
+        for name in asked.names if isinstance(asked, TruncateStatement) else ():
+            if self._broker.tables.find(name) is None:
+                raise self._unknown_table(name, asked, "CLEAR TOPIC")
+
+    def _unknown_table(self, name: str, asked: Statement, instead: str) -> UnknownTableError:
+        """Return the error for a name that is not a table. `instead` is the statement for topics."""
+        place = asked.line, asked.column
+        if self._broker.topics.find(name) is not None:
+            return UnknownTableError(f"{name!r} is a topic, not a table; use {instead}", *place)
+        hint = did_you_mean(name, [table.name for table in self.tables])
+        return UnknownTableError(f"there is no table {name!r}{hint}", *place)
 
     async def _add_source(self, asked: AddSourceStatement) -> Result:
         if asked.explain:
@@ -378,11 +411,13 @@ def plan(statements: Sequence[Statement], parameters: Sequence[Parameters]) -> l
             begin = None
         elif begin is None:
             units.append(planned)
-        elif isinstance(statement, Write | Query):
+        elif isinstance(statement, Write | Query | TruncateStatement):
             inside.append(planned)
         else:
             raise UnsupportedSqlError(
-                "only SELECT, INSERT, UPDATE and DELETE can be part of a transaction", statement.line, statement.column
+                "only SELECT, INSERT, UPDATE, DELETE and TRUNCATE can be part of a transaction",
+                statement.line,
+                statement.column,
             )
     if begin is not None:
         raise _misplaced(begin, "the transaction has no COMMIT or ROLLBACK; send the whole transaction in one request")

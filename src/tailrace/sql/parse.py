@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from tailrace.model.errors import LimitExceededError, SqlSyntaxError
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.sql.dialect import tokenize
-from tailrace.sql.grammar import tables, topics
+from tailrace.sql.grammar import alter_table, tables, topics
 from tailrace.sql.grammar.defined_queries import defines_by_query, drop_view, parse_defined_query
 from tailrace.sql.grammar.explain import explained, without_explain
 from tailrace.sql.grammar.lexer import SqlToken, read_tokens
@@ -26,8 +26,8 @@ from tailrace.sql.statements import BeginStatement, CommitStatement, Query, Roll
 from tailrace.sql.syntax_trees import position_of_token
 
 _STATEMENTS = (
-    "SELECT, WITH, VALUES, INSERT, UPDATE, DELETE, CREATE, ALTER, CLEAR, DROP, CONSUME, ACK, REDRIVE, SHOW, DESCRIBE, EXPLAIN,"
-    " BEGIN, COMMIT, ROLLBACK"
+    "SELECT, WITH, VALUES, INSERT, UPDATE, DELETE, CREATE, ALTER, TRUNCATE, CLEAR, DROP, CONSUME, ACK, REDRIVE, SHOW, DESCRIBE,"
+    " EXPLAIN, BEGIN, COMMIT, ROLLBACK"
 )
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BLANK = re.compile(r"[^\r\n]")
@@ -67,12 +67,14 @@ def parse(text: str, limits: Limits = DEFAULT_LIMITS) -> list[Statement]:
 
 def _is_postgres(part: Sequence[SqlToken]) -> bool:
     """Return whether PostgreSQL's parser reads a statement, or the query in it."""
-    return verb_of(part) in _QUERIES or tables.is_definition(part) or defines_by_query(part)
+    return verb_of(part) in _QUERIES or tables.is_definition(part) or alter_table.is_alteration(part) or defines_by_query(part)
 
 
 def _parse_postgres(part: Sequence[SqlToken], text: str, limits: Limits) -> Statement:
     if defines_by_query(part):
         return parse_defined_query(part, text, limits)
+    if alter_table.is_alteration(part):
+        return alter_table.read_alteration(part, text, limits)
     return tables.read_definition(part, text, limits) if tables.is_definition(part) else parse_query(part, text, limits)
 
 

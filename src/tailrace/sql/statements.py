@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from tailrace.model.fetch import StartAt
 from tailrace.model.route import Operation, PayloadMode
-from tailrace.model.table import Column
+from tailrace.model.table import Column, ColumnType
 from tailrace.model.topic import NO_OPTIONS, TopicOptions
 from tailrace.sql.syntax_trees import position_at
 
@@ -44,6 +44,59 @@ class DropTableStatement(Statement, frozen=True, kw_only=True):
     if_exists: bool = False
     cascade: bool = False
     """Whether its routes are dropped too."""
+
+
+class AlterAction(msgspec.Struct, frozen=True, kw_only=True):
+    """One action of ALTER TABLE."""
+
+    name: str
+    """The column that it is about."""
+    position: tuple[int, int] = (1, 1)
+    """Line and column of the action in the text of the request."""
+
+
+class AddColumn(AlterAction, frozen=True, kw_only=True):
+    column: Column
+    if_not_exists: bool = False
+
+
+class DropColumn(AlterAction, frozen=True, kw_only=True):
+    if_exists: bool = False
+
+
+class RenameColumn(AlterAction, frozen=True, kw_only=True):
+    new_name: str
+
+
+class SetColumnType(AlterAction, frozen=True, kw_only=True):
+    type: ColumnType
+
+
+class SetColumnDefault(AlterAction, frozen=True, kw_only=True):
+    default: str | None
+    """`None` to have no default."""
+
+
+class SetNotNull(AlterAction, frozen=True, kw_only=True):
+    pass
+
+
+class DropNotNull(AlterAction, frozen=True, kw_only=True):
+    pass
+
+
+class AlterTableStatement(Statement, frozen=True, kw_only=True):
+    name: str
+    actions: Sequence[AlterAction]
+    if_exists: bool = False
+
+
+class TruncateStatement(Statement, frozen=True, kw_only=True):
+    """Remove all rows of tables, in one transaction."""
+
+    names: Sequence[str]
+    restart_identity: bool = False
+    """Whether identity columns begin at their start again."""
 
 
 class Write(Statement, frozen=True, kw_only=True):

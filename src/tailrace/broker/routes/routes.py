@@ -9,7 +9,7 @@ A snapshot starts in the commit that adds its route, advances in the commits tha
 `sql.tables`, which has the rows, advances it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -107,8 +107,8 @@ class Routes:
         """All routes in force and the newest `dropped_routes` dropped ones, ordered by their start."""
         return sorted((*self._dropped.values(), *self._in_force.values()), key=lambda route: route.since)
 
-    async def add(self, route: Route) -> Route:
-        """Put a route in force, with an id and a start. A duplicate of another route is rejected.
+    async def add(self, route: Route, check: Callable[[], None] = lambda: None) -> Route:
+        """Put a route in force, with an id and a start. A duplicate of another route is rejected, and what `check` rejects.
 
         A route with a snapshot is added by `sql.tables`, while no change of the table is in flight.
         """
@@ -122,6 +122,7 @@ class Routes:
             if any(_meaning(one) == _meaning(route) for one in self._adding.values()):
                 raise StillInFlight
             self.check_new(route)
+            check()
             self._last_id += 1
             placed = msgspec.structs.replace(route, id=RouteId(self._last_id))
             append = self._append("add", placed)
@@ -173,6 +174,20 @@ class Routes:
                     f"there is a route from table {route.table_name!r} to topic {route.topic_name!r}: drop it first"
                     f" (ALTER TOPIC {route.topic_name} DROP SOURCE {route.table_name}), or drop with CASCADE"
                 )
+
+    def check_unused(self, table: Table, columns: Collection[str], *, is_key: bool = False) -> None:
+        """Raise an error if routes from the table use one of these columns. With `is_key`, every route uses them: a column of
+        the primary key is part of each record's key."""
+        found = [route for route in (*self._in_force.values(), *self._adding.values()) if route.table == table.id]
+        using = [route for route in found if is_key or not route.sql.columns.isdisjoint(columns)]
+        if using:
+            listed = ", ".join(f"{route.id} to topic {route.topic_name!r}" for route in using)
+            first = using[0]
+            raise RoutedError(
+                f"{'route' if len(using) == 1 else 'routes'} {listed} {'uses' if len(using) == 1 else 'use'} column"
+                f" {', '.join(map(repr, columns))} of table {table.name!r}: drop first what uses it"
+                f" (ALTER TOPIC {first.topic_name} DROP SOURCE {table.name}), and add it again afterwards"
+            )
 
     def floor(self, partition: PartitionId) -> Offset | None:
         """Return the offset where retention has to stop: nothing of `_routes` is removed. `None` for all other topics."""

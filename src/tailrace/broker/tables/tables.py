@@ -1,17 +1,20 @@
 """The definitions of tables, kept in the store, each with the topic that holds its changes.
 
 A table and its change topic are created in one commit and dropped in one. The table's name is the alias of the topic, so no
-other topic can have it. The rows are kept by `sql.tables`.
+other topic can have it. A change of the definition is a commit between the changes of rows: those before it have the old shape,
+those after it the new one. The rows are kept by `sql.tables`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from tailrace.broker import keys
+from tailrace.broker.commits import Change, Committer
 from tailrace.broker.topics.topics import DependentDeletion, Puts, Topics
 from tailrace.model.clock import Clock
-from tailrace.model.errors import ReservedTopicError, TableExistsError, UnknownTableError
+from tailrace.model.commit import Changes, CommitReceipt
+from tailrace.model.errors import ReservedTopicError, TableAlteredError, TableExistsError, UnknownTableError
 from tailrace.model.ids import TableId, TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.names import is_reserved
@@ -21,8 +24,9 @@ from tailrace.store.contract import Store
 
 
 class TableDefinitions:
-    def __init__(self, store: Store, topics: Topics, clock: Clock, limits: Limits) -> None:
+    def __init__(self, store: Store, committer: Committer, topics: Topics, clock: Clock, limits: Limits) -> None:
         self._store = store
+        self._committer = committer
         self._topics = topics
         self._clock = clock
         self._limits = limits
@@ -101,6 +105,26 @@ class TableDefinitions:
         del self._by_name[table.name.lower()]
         del self._by_topic[table.changes]
         return table
+
+    async def alter(self, table: Table, altered: Table, check: Callable[[], None]) -> Table:
+        """Replace the definition of a table. `check` raises if something still needs what the table has now."""
+
+        def decide() -> Changes:
+            self.check_unaltered(table)
+            check()
+            return Changes(puts=((keys.table_key(table.id), msgspec.msgpack.encode(altered)),))
+
+        def settled(_: CommitReceipt | None) -> Table:
+            self._enter(altered)
+            return altered
+
+        return await self._committer.submit(Change(decide, settled))
+
+    def check_unaltered(self, table: Table) -> None:
+        """Raise `TableAlteredError` if the table was altered or dropped since, or is about to be."""
+        found = self._store.latest(keys.table_key(table.id))
+        if found is None or msgspec.msgpack.decode(found, type=Table).schema_version != table.schema_version:
+            raise TableAlteredError.of(table.name)
 
     def _enter(self, table: Table) -> None:
         # SQLite, which keeps the rows, ignores the case of names.

@@ -60,7 +60,7 @@ class ExplainHandler:
             explained = await asyncio.to_thread(ExplainedWrite, write, params, table)
             if explained.search is not None:
                 search = explained.search
-                steps = await self._tables.read_rows(f"EXPLAIN QUERY PLAN {search.sql}", [None] * search.count)
+                steps = await self._tables.read_rows(f"EXPLAIN QUERY PLAN {search.sql}", [None] * search.count, table)
                 details = {**search.node.details, "SQLite": "; ".join(str(row[3]) for row in steps)}
                 sources = [search.node._replace(details=details), *sources]
             node = explained.node(sources)

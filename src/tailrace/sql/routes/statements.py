@@ -51,8 +51,8 @@ class RouteHandler:
         self._dry_runs = 0
 
     async def add(self, asked: AddSourceStatement) -> Route:
-        route, _, _ = self._checked(asked)
-        return await self._tables.add_route(route)
+        route, _, table = self._checked(asked)
+        return await self._tables.add_route(route, table)
 
     async def drop(self, asked: DropSourceStatement) -> None:
         await self._broker.routes.drop(asked.topic, asked.table)

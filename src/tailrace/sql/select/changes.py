@@ -1,14 +1,18 @@
 """Change feeds: `table_changes('chat.messages' [, from_cursor [, to_cursor]])` in FROM.
 
 It is a subquery over the change topic of the table. Each image of a row in a change event becomes a row, with the column types
-of the table and with `_change_type`, `_commit_version` (the cursor) and `_commit_timestamp`, named as in Spark and Delta.
+of the table and with `_change_type`, `_commit_version` (the cursor) and `_commit_timestamp`, named as in Spark and Delta. The
+columns are those that the table has now: what an event of an older version has under another name or type is shown as they
+are now, and a column that its version lacks is null. TRUNCATE is one row with nothing but nulls in the columns of the table.
 """
 
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
-from tailrace.model.table import Column, ColumnType, Table
+from tailrace.model.table import ColumnType, Table
 from tailrace.sql.analysis.types import INT8, TEXT, TIMESTAMPTZ, SqlType, of_column
 from tailrace.sql.duckdb.constants import duckdb_type, literal, quoted
+from tailrace.sql.tables.schema_versions import changes_since
 
 META_COLUMNS: Mapping[str, SqlType] = {"_change_type": TEXT, "_commit_version": INT8, "_commit_timestamp": TIMESTAMPTZ}
 TOPIC_COLUMNS_READ = ("offset", "cursor", "timestamp", "value")
@@ -20,7 +24,12 @@ def changes_sql(table: Table, relation: str, wanted: Collection[str], low: str |
 
     `low` and `high` are the SQL of the cursors that limit it, both included.
     """
-    columns = [_column(column) for column in table.columns if column.name in wanted]
+    lives = _lives(table)
+    columns = [
+        f"{_over_versions(lives[at])} AS {quoted(column.name)}"
+        for at, column in enumerate(table.columns)
+        if column.name in wanted
+    ]
     # Rows that snapshots have read are not changes.
     bounds = ["""json_extract_string("value", '$.op') <> 'read'"""]
     bounds += [f'"cursor" >= {low}'] if low is not None else []
@@ -30,21 +39,74 @@ def changes_sql(table: Table, relation: str, wanted: Collection[str], low: str |
             "cursor" AS _commit_version, "timestamp" AS _commit_timestamp
         FROM (
             SELECT "cursor", "timestamp", _change_type,
+                coalesce(CAST(json_extract_string("value", '$.schema_version') AS INTEGER), 1) AS _schema_version,
                 json_extract("value", CASE WHEN _change_type IN ('delete', 'update_preimage')
                     THEN '$.old' ELSE '$.new' END) AS image
             FROM (
                 SELECT "cursor", "timestamp", "value", unnest(
                     CASE json_extract_string("value", '$.op')
                     WHEN 'update' THEN ['update_preimage', 'update_postimage']
-                    WHEN 'insert' THEN ['insert'] ELSE ['delete'] END) AS _change_type
+                    WHEN 'insert' THEN ['insert'] WHEN 'truncate' THEN ['truncate'] ELSE ['delete'] END) AS _change_type
                 FROM {relation} WHERE {" AND ".join(bounds)}
             )
         )"""  # noqa: S608
 
 
-def _column(column: Column) -> str:
-    path = literal(f'$."{column.name}"')
-    return f"{_value(column.type, path)} AS {quoted(column.name)}"
+class _Period(NamedTuple):
+    """From which version on a column had a name and a type."""
+
+    version: int
+    name: str
+    types: tuple[ColumnType, ...]
+    """Its type, and all that it had later, in order."""
+
+
+def _lives(table: Table) -> list[list[_Period]]:
+    """Return for each column of the table the periods of its life, from the newest to the oldest."""
+    lives = [[_Period(table.schema_version, column.name, (column.type,))] for column in table.columns]
+    places = list(range(len(lives)))
+    """For each column of the version that the loop has come to: which column it is now, or -1 if it was dropped since."""
+    changes = changes_since(table, 1)
+    columns = table.columns
+    for version in range(table.schema_version - 1, 0, -1):
+        for _ in table.history[version - 1]:
+            shaped = changes.pop()
+            change, columns = shaped.change, shaped.before.columns
+            if change.kind == "add":
+                now = places.pop(change.place)
+                if now >= 0:
+                    lives[now][-1] = lives[now][-1]._replace(version=version + 1)
+            elif change.kind == "drop":
+                places.insert(change.place, -1)
+        for place, column in enumerate(columns):
+            now = places[place]
+            if now < 0:
+                continue
+            newest = lives[now][-1]
+            types = newest.types if column.type == newest.types[0] else (column.type, *newest.types)
+            if (column.name, types) == (newest.name, newest.types):
+                lives[now][-1] = newest._replace(version=version)
+            else:
+                lives[now].append(_Period(version, column.name, types))
+    return lives
+
+
+def _over_versions(periods: Collection[_Period]) -> str:
+    """Return the SQL of a column over the versions of the events."""
+    branches = [(period.version, _through(period)) for period in periods]
+    if len(branches) == 1 and branches[0][0] == 1:
+        return branches[0][1]
+    cases = " ".join(f"WHEN _schema_version >= {version} THEN {value}" for version, value in branches)
+    return f"CASE {cases} END"
+
+
+def _through(period: _Period) -> str:
+    """Return the SQL of a value that goes through all types that its column had."""
+    first, *later = period.types
+    value = _value(first, literal(f'$."{period.name}"'))
+    for kind in later:
+        value = f"CAST({value} AS {duckdb_type(of_column(kind))})"
+    return value
 
 
 def _value(kind: ColumnType, path: str) -> str:

@@ -176,11 +176,12 @@ class QueryExecution:
         plan = self._planner.plan(None if out is not None else self._most_rows())
         with ExitStack() as stack:
             read_table = _no_tables
-            tables = [scan.relation.table for scan in plan.scans if scan.relation.table is not None]
+            tables = _tables_of(plan)
             if tables:
                 # In this order: what changes after the snapshot was taken is among the keys that have changed.
                 leases = stack.enter_context(self._sources.tables.copies.leased(tables))
                 snapshot = stack.enter_context(self._sources.tables.snapshot(lambda: self._stopped_by is not None))
+                snapshot.check_tables(tables)
                 read_table = partial(self._read_table, snapshot, leases.views(snapshot))
             return self._run(plan, read_table, on_start, out)
 
@@ -197,6 +198,7 @@ class QueryExecution:
                 self._query.line,
                 self._query.column,
             )
+        rows.check_tables(_tables_of(plan))
         return self._run(plan, partial(_read_stored, rows), lambda: None, None, rows.check)
 
     def _run(
@@ -284,6 +286,10 @@ class QueryExecution:
 ReadTable = Callable[[Table, PlannedScan], Relation]
 
 
+def _tables_of(plan: QueryPlan) -> list[Table]:
+    return [scan.relation.table for scan in plan.scans if scan.relation.table is not None]
+
+
 def _no_tables(table: Table, scan: PlannedScan) -> Relation:
     raise UnsupportedSqlError(f"the query can't read table {table.name!r}")
 
@@ -305,6 +311,7 @@ class QueryInTransaction:
     def run(self, rows: RowSource) -> Result:
         point = self._points.bind(self._query, self._params)
         if point is not None:
+            rows.check_tables((point.table,))
             return point.result([row for part in rows.read(point.sql, point.values) for row in part])
         return self._execution.run_in_transaction(rows)
 

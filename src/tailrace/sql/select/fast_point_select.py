@@ -45,11 +45,11 @@ class _Form(NamedTuple):
 class BoundPointSelect(NamedTuple):
     """A statement of SQLite that reads the row, and how the row becomes a result."""
 
+    table: Table
     sql: str
     values: Sequence[StoredValue]
     columns: Sequence[ResultColumn]
     loads: Sequence[LoadValue | None]
-    table: str
     keys: Sequence[str]
     """The columns of the primary key, in the order of `values`."""
 
@@ -175,11 +175,11 @@ def _prepared(query: Query, form: _Form, table: Table) -> _Prepared | None:
     test = " AND ".join(f"{quoted(name)} = ?" for name in table.primary_key)
     shown = ", ".join(quoted(column.name) for column in columns)
     bound = BoundPointSelect(
+        table,
         f"SELECT {shown} FROM {quoted(table.name)} WHERE {test}",  # noqa: S608
         (),
         [ResultColumn(name, to_column(of_column(column.type))) for (_, name), column in zip(wanted, columns, strict=True)],
         [_load(column) for column in columns],
-        table.name,
         table.primary_key,
     )
     return _Prepared(query, table, [(known[name].type, form.keys[name]) for name in table.primary_key], bound)

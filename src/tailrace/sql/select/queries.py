@@ -11,7 +11,7 @@ Arrow is loaded by the first query, in a thread, so that the server starts witho
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.model.clock import Clock
-from tailrace.model.errors import InvariantError, QueryLimitError, StoreClosedError, TailraceError
+from tailrace.model.errors import InvariantError, QueryLimitError, StoreClosedError, TableAlteredError, TailraceError
 from tailrace.model.limits import Limits
+from tailrace.model.table import Table
 from tailrace.sql.explain.points import explained_point, explained_rows
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
 from tailrace.sql.query_scheduler import QueryScheduler, QuerySlot
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+_ALTERED_SECONDS = 10.0
+"""How long a query is planned again while one of its tables is altered."""
+_ALTERED_PAUSE_SECONDS = 0.005
 
 
 class QueryTables(Protocol):
@@ -48,8 +52,8 @@ class QueryTables(Protocol):
 
     @property
     def copies(self) -> ColumnarCopies: ...
-    async def read_rows(self, sql: str, values: Sequence[StoredValue]) -> StoredRows: ...
-    async def read_few(self, work: Callable[[TableSnapshot], T]) -> T: ...
+    async def read_rows(self, sql: str, values: Sequence[StoredValue], table: Table) -> StoredRows: ...
+    async def read_few(self, work: Callable[[TableSnapshot], T], table: Table) -> T: ...
     def snapshot(self, is_cancelled: Callable[[], bool]) -> AbstractContextManager[TableSnapshot]: ...
 
 
@@ -75,9 +79,12 @@ class QueryRunner:
 
     async def run(self, query: Query, params: Parameters, answer: ReadAnswer | None = None) -> Result:
         """Return all rows, up to `query_rows`, within the memory budget of `answer`. Cancel the task to stop it."""
+        return await with_present_tables(lambda: self._run(query, params, answer))
+
+    async def _run(self, query: Query, params: Parameters, answer: ReadAnswer | None) -> Result:
         point = self._points.bind(query, params)
         if point is not None:
-            return point.result(await self._tables.read_rows(point.sql, point.values))
+            return point.result(await self._tables.read_rows(point.sql, point.values, point.table))
         found = await self._few_rows(query, params)
         if found is not None:
             return found
@@ -94,7 +101,7 @@ class QueryRunner:
         if not plan.is_by_key and self._tables.copies.has_copy(plan.table):
             return None
         now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
-        return await self._tables.read_few(lambda snapshot: plan.run(snapshot, values, now))
+        return await self._tables.read_few(lambda snapshot: plan.run(snapshot, values, now), plan.table)
 
     async def _attempt(self, slot: QuerySlot, query: Query, params: Parameters, answer: ReadAnswer) -> Result:
         execution = await self._prepared(query, params, answer)
@@ -102,8 +109,12 @@ class QueryRunner:
 
     async def stream(self, query: Query, params: Parameters, out: ResultStream, answer: ReadAnswer) -> None:
         """Write all rows to `out`, however many. Cancel the task to stop it."""
+
+        async def attempt() -> Result:
+            return await self._answered(await self._prepared(query, params, answer), self._streaming, out)
+
         async with self._stream_slots.slot():
-            await self._answered(await self._prepared(query, params, answer), self._streaming, out)
+            await with_present_tables(attempt)
 
     async def in_transaction(self, query: Query, params: Parameters, answer: ReadAnswer) -> "QueryInTransaction":
         """Return the query for the writer's thread, in which it sees what its transaction has written."""
@@ -114,6 +125,9 @@ class QueryRunner:
 
     async def explain(self, query: Query, params: Parameters, answer: ReadAnswer, *, analyze: bool) -> "ExplainedPlan":
         """Return how the query runs; with `analyze` run it, and measure that. Its rows are discarded."""
+        return await with_present_tables(lambda: self._explain(query, params, answer, analyze=analyze))
+
+    async def _explain(self, query: Query, params: Parameters, answer: ReadAnswer, *, analyze: bool) -> "ExplainedPlan":
         point = self._points.bind(query, params)
         if point is not None:
             return await explained_point(point, self._tables.read_rows, analyze=analyze)
@@ -204,6 +218,18 @@ class QueryRunner:
                 raise _closing() from None
             execution.stop(QueryLimitError("the query was cancelled"))
             raise
+
+
+async def with_present_tables(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Return what an attempt returns. It is made again if a table was altered after it was planned: nothing was read then."""
+    end = time.monotonic() + _ALTERED_SECONDS
+    while True:
+        try:
+            return await attempt()
+        except TableAlteredError:
+            if time.monotonic() > end:
+                raise
+        await asyncio.sleep(_ALTERED_PAUSE_SECONDS)
 
 
 class _TimeLimit:

@@ -135,6 +135,7 @@ def _tables(broker: Broker) -> ReadRows:
                 None if checkpoint is None else checkpoint.rows,
                 None if checkpoint is None else _time(checkpoint.began_ms),
                 None if unfinished is None else unfinished.rows,
+                table.schema_version,
             )
 
     return rows
@@ -287,6 +288,7 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "checkpoint_rows": pa.int64(),
             "checkpoint_at": _TIME,
             "unfinished_checkpoint_rows": pa.int64(),
+            "schema_version": pa.int32(),
         },
         _tables,
     ),

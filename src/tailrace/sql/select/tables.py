@@ -4,7 +4,7 @@ Of a table with a columnar copy (`sql/tables/columnar_copies.py`) only the rows 
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime, time
 from typing import Any, Protocol
 from uuid import UUID
@@ -57,6 +57,10 @@ class RowReader(Protocol):
         self, sql: str, values: Sequence[StoredValue], sized: Sequence[int] = ()
     ) -> Iterator[list[tuple[StoredValue, ...]]]:
         """Yield the rows of a statement in parts of bounded size. `sized` are the columns whose values may be large."""
+        ...
+
+    def check_tables(self, tables: Iterable[Table]) -> None:
+        """Raise `TableAlteredError` if the rows of a table have another shape than these. Call it before the first `read`."""
         ...
 
 

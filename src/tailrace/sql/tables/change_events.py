@@ -2,6 +2,9 @@
 
 The key is the primary key of the row as a JSON object; the value says what happened, with the row before and after. The encoder
 of a table is built once, so that an event costs about as much as its bytes.
+
+An event has the version of the table's schema that its rows have, unless that is 1. A decoded row is always of the present
+shape (`schema_versions`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,10 +19,12 @@ from tailrace.model.limits import Limits
 from tailrace.model.record import Record
 from tailrace.model.route import ChangeKind
 from tailrace.model.table import Column, Table
-from tailrace.sql.tables.values import StoredValue, shortest_real, store_real
+from tailrace.sql.tables.schema_versions import RowShape, UpgradeRow, shape_at, upgrade_from
+from tailrace.sql.tables.values import StoredRow, StoredValue, shortest_real, store_real
 from tailrace.wire.records import encode_headers
 
-StoredRow = Sequence[StoredValue]
+SCHEMA_VERSION = "schema_version"
+"""The header and the member of a value that have the version. Events of version 1 have neither."""
 
 _JSON_TYPES: dict[str, Any] = {
     "boolean": bool | None,
@@ -36,6 +41,7 @@ _JSON_TYPES: dict[str, Any] = {
 
 _NULL = msgspec.Raw(b"null")
 _READ = ("op", b"read")
+_TRUNCATE = ("op", b"truncate")
 
 
 class ReplayedChange(NamedTuple):
@@ -47,6 +53,8 @@ class ReplayedChange(NamedTuple):
 
 class _Change(msgspec.Struct):
     op: ChangeKind
+    # Before the rows, because pipelines find the end of a row by what follows it.
+    schema_version: int | msgspec.UnsetType
     key: Any
     old: Any
     new: Any
@@ -67,13 +75,14 @@ class TableEvents:
         self._row = _shape("StoredRow", table.columns)
         self._key = _shape("Key", key_columns)
         self._to_json = [(at, _to_json(column)) for at, column in enumerate(table.columns) if _is_converted(column)]
-        self._from_json = [(at, _from_json(column)) for at, column in enumerate(table.columns) if _is_converted(column)]
         self._key_to_json = [(at, _to_json(column)) for at, column in enumerate(key_columns) if _is_converted(column)]
-        self._key_from_json = [(at, _from_json(column)) for at, column in enumerate(key_columns) if _is_converted(column)]
         self._encode = msgspec.json.Encoder().encode
-        change = msgspec.defstruct("Replay", [("key", self._key), ("new", self._row | None)])
-        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(change).decode
+        self._key_from_json = [(at, _from_json(column)) for at, column in enumerate(key_columns) if _is_converted(column)]
         self._decode_keys: Callable[[bytes], Any] = msgspec.json.Decoder(list[self._key]).decode  # type: ignore[name-defined]
+        version = table.schema_version
+        self._version = msgspec.UNSET if version == 1 else version
+        self._version_headers = () if version == 1 else ((SCHEMA_VERSION, b"%d" % version),)
+        self._decoders: dict[int, _RowDecoder] = {}
 
     def key_of(self, row: StoredRow) -> StoredRow:
         return self._key_of(row)
@@ -84,6 +93,7 @@ class TableEvents:
         `only_route` is the one route that the event is for, `skip_routes` those that it is not for: `,3,7,`.
         """
         headers = [("source_table", self.table.name.encode()), ("op", op.encode()), ("tx", tx.encode())]
+        headers += self._version_headers
         if only_route is not None:
             headers.append(("only_route", b"%d" % only_route))
         if skip_routes:
@@ -93,10 +103,11 @@ class TableEvents:
     def encode(self, op: ChangeKind, old: StoredRow | None, new: StoredRow | None, ts: int, tx: str) -> tuple[bytes, bytes]:
         """Return the key and value of an event."""
         image = new if new is not None else old
-        key = self._encode(self._key(*self._converted(self._key_of(image), self._key_to_json)))  # type: ignore[arg-type]
+        key = self._encode(self._key(*_converted(self._key_of(image), self._key_to_json)))  # type: ignore[arg-type]
         value = self._encode(
             _Change(
                 op,
+                self._version,
                 msgspec.Raw(key),
                 None if old is None else self._image(old),
                 None if new is None else self._image(new),
@@ -115,26 +126,31 @@ class TableEvents:
         """
         encode, to_key, key_of, image = self._encode, self._key, self._key_of, self._image
         is_plain = not self._key_to_json
-        head = b'{"op":%b,"key":' % encode(op)
+        version = b"" if self._version is msgspec.UNSET else b',"schema_version":%d' % self._version
+        head = b'{"op":%b%b,"key":' % (encode(op), version)
         tail = b',"ts":%d,"tx":%b}' % (ts, encode(tx))
         for row in rows:
             values = key_of(row)
-            key = encode(to_key(*(values if is_plain else self._converted(values, self._key_to_json))))
+            key = encode(to_key(*(values if is_plain else _converted(values, self._key_to_json))))
             value = b'%b%b,"old":null,"new":%b%b' % (head, key, encode(image(row)), tail)
             if len(value) > self._change_bytes:
                 raise self._too_large(value)
             yield key, value
 
-    def decode(self, value: bytes | None) -> ReplayedChange:
-        """Decode the value of an event."""
+    def encode_truncate(self, ts: int, tx: str) -> bytes:
+        """Return the value of the event that says that all rows are removed. It has no key."""
+        return self._encode(_Change("truncate", self._version, None, None, None, ts, tx))
+
+    def decode(self, record: Record) -> ReplayedChange:
+        """Decode a change of a row. The row is of the present shape, whichever version it was written with."""
+        version = version_of(record)
+        decoder = self._decoders.get(version)
+        if decoder is None:
+            decoder = self._decoders[version] = _RowDecoder(self.table, version)
         try:
-            change = self._decode(value or b"")
+            return decoder.decode(record.value or b"")
         except msgspec.MsgspecError as error:
             raise CorruptionError(f"a change event of table {self.table.name!r} can't be read: {error}") from error
-        key = self._converted(msgspec.structs.astuple(change.key), self._key_from_json)
-        if change.new is None:
-            return ReplayedChange(key, None)
-        return ReplayedChange(key, self._converted(msgspec.structs.astuple(change.new), self._from_json))
 
     def decode_keys(self, keys: Sequence[bytes]) -> list[tuple[StoredValue, ...]] | None:
         """Decode the keys of events, or return `None` if one of them is not the key of a row."""
@@ -143,7 +159,7 @@ class TableEvents:
         except msgspec.MsgspecError:
             return None
         astuple, changes = msgspec.structs.astuple, self._key_from_json
-        return [tuple(self._converted(astuple(key), changes)) for key in found]
+        return [tuple(_converted(astuple(key), changes)) for key in found]
 
     def _too_large(self, value: bytes) -> LimitExceededError:
         return LimitExceededError(
@@ -152,20 +168,53 @@ class TableEvents:
         )
 
     def _image(self, row: StoredRow) -> Any:
-        return self._row(*(self._converted(row, self._to_json) if self._to_json else row))
+        return self._row(*(_converted(row, self._to_json) if self._to_json else row))
 
-    def _converted(self, row: StoredRow, changes: Sequence[tuple[int, Callable[[Any], Any]]]) -> StoredRow:
-        if not changes:
-            return row
-        cells = list(row)
-        for at, convert in changes:
-            cells[at] = convert(cells[at])
-        return cells
+
+class _RowDecoder:
+    """Decodes the events of one version of a table's schema."""
+
+    def __init__(self, table: Table, version: int) -> None:
+        shape: RowShape = shape_at(table, version)
+        known = {column.name: column for column in shape.columns}
+        key = [known[name] for name in shape.primary_key]
+        self._upgrade: UpgradeRow = upgrade_from(table, version)
+        self._from_json = [(at, _from_json(column)) for at, column in enumerate(shape.columns) if _is_converted(column)]
+        self._key_from_json = [(at, _from_json(column)) for at, column in enumerate(key) if _is_converted(column)]
+        change = msgspec.defstruct("Replay", [("key", _shape("Key", key)), ("new", _shape("StoredRow", shape.columns) | None)])
+        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(change).decode
+
+    def decode(self, value: bytes) -> ReplayedChange:
+        change = self._decode(value)
+        # Stored keys are the same in all versions.
+        key = _converted(msgspec.structs.astuple(change.key), self._key_from_json)
+        if change.new is None:
+            return ReplayedChange(key, None)
+        return ReplayedChange(key, self._upgrade(_converted(msgspec.structs.astuple(change.new), self._from_json)))
 
 
 def is_read(record: Record) -> bool:
     """Return whether an event is a row that a snapshot has read, and not a change."""
     return _READ in record.headers
+
+
+def is_truncate(record: Record) -> bool:
+    """Return whether an event says that all rows are removed."""
+    return _TRUNCATE in record.headers
+
+
+def version_of(record: Record) -> int:
+    """Return the version of the schema that the rows of an event have."""
+    return next((int(value or 1) for name, value in record.headers if name == SCHEMA_VERSION), 1)
+
+
+def _converted(row: StoredRow, changes: Sequence[tuple[int, Callable[[Any], Any]]]) -> StoredRow:
+    if not changes:
+        return row
+    cells = list(row)
+    for at, convert in changes:
+        cells[at] = convert(cells[at])
+    return cells
 
 
 def _shape(name: str, columns: Sequence[Column]) -> Any:

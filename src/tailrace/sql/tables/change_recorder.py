@@ -18,18 +18,22 @@ from tailrace.model.ids import RouteId, TableId
 from tailrace.model.limits import MIB, Limits
 from tailrace.model.route import ChangeKind, Operation, RouteSnapshot
 from tailrace.model.table import Column, Table
-from tailrace.sql.tables.change_events import StoredRow, TableEvents
+from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.decimals import COLLATION, register_decimals
-from tailrace.sql.tables.values import StoredValue
+from tailrace.sql.tables.values import StoredRow, StoredValue
 from tailrace.wire.records import fast_encode_batch
 
 _RECORD_OVERHEAD_BYTES = 16
 _FRAME_RESERVE_BYTES = MIB
 
 
+EncodedEvent = tuple[bytes | None, bytes, bytes]
+"""Key, value and encoded headers. Only the removal of all rows has no key."""
+
+
 class _Event(NamedTuple):
     of: TableEvents
-    record: tuple[bytes, bytes, bytes]
+    record: EncodedEvent
 
 
 class RecorderSavepoint(NamedTuple):
@@ -118,6 +122,12 @@ class ChangeRecorder:
         for row in rows:
             self._add_rows(of, "insert", (row,), self._headers_of(of, "insert", self._skipped(of, row)))
 
+    def truncated(self, of: TableEvents) -> None:
+        """Record that all rows of a table are removed."""
+        value, headers = of.encode_truncate(self._ts, self._tx), of.headers("truncate", self._tx)
+        self._count(len(value) + len(headers) + _RECORD_OVERHEAD_BYTES)
+        self._events.append(_Event(of, (None, value, headers)))
+
     def read(self, of: TableEvents, rows: Sequence[StoredRow], route: RouteId | None) -> None:
         """Record rows that a snapshot has read for its route, or that a checkpoint has read."""
         self._add_rows(of, "read", rows, of.headers("read", self._tx, only_route=route))
@@ -130,7 +140,9 @@ class ChangeRecorder:
         events = [event for event in self._events if event.of.table.id == table]
         if not events:
             return ()
-        return events[0].of.decode_keys([event.record[0] for event in events])
+        keys = [event.record[0] for event in events if event.record[0] is not None]
+        # Without a key all rows are removed.
+        return events[0].of.decode_keys(keys) if len(keys) == len(events) else None
 
     def batches(self) -> list[ChangeBatch]:
         """Return the events in order, in as few batches as possible."""
@@ -138,14 +150,14 @@ class ChangeRecorder:
             ChangeBatch(of.table, fast_encode_batch(records, self._ts), len(records), self._ts) for of, records in self._runs()
         ]
 
-    def _runs(self) -> Iterator[tuple[TableEvents, list[tuple[bytes, bytes, bytes]]]]:
+    def _runs(self) -> Iterator[tuple[TableEvents, list[EncodedEvent]]]:
         """Yield runs of consecutive events of one table, up to the size of a batch."""
         limits = self._limits
-        run: list[tuple[bytes, bytes, bytes]] = []
+        run: list[EncodedEvent] = []
         last: TableEvents | None = None
         size = 0
         for of, record in self._events:
-            grown = size + len(record[0]) + len(record[1]) + len(record[2]) + _RECORD_OVERHEAD_BYTES
+            grown = size + len(record[0] or b"") + len(record[1]) + len(record[2]) + _RECORD_OVERHEAD_BYTES
             if last is not None and (of is not last or grown > limits.batch_bytes or len(run) == limits.batch_records):
                 yield last, run
                 run = []
@@ -168,10 +180,13 @@ class ChangeRecorder:
     def _add(self, of: TableEvents, op: Operation, old: StoredRow | None, new: StoredRow | None) -> None:
         key, value = of.encode(op, old, new, self._ts, self._tx)
         headers = self._headers_of(of, op, self._skipped(of, new if new is not None else old))
-        self.size += len(key) + len(value) + len(headers) + _RECORD_OVERHEAD_BYTES
+        self._count(len(key) + len(value) + len(headers) + _RECORD_OVERHEAD_BYTES)
+        self._events.append(_Event(of, (key, value, headers)))
+
+    def _count(self, size: int) -> None:
+        self.size += size
         if self.size > self._max_bytes:
             raise self._too_much()
-        self._events.append(_Event(of, (key, value, headers)))
 
     def _headers_of(self, of: TableEvents, op: Operation, skip_routes: str = "") -> bytes:
         headers = self._headers.get((of.table.name, op, skip_routes))

@@ -1,7 +1,8 @@
 """Takes checkpoints of tables: reads their rows in key order and appends them to the log, some at a time.
 
 It has a connection of its own and reads what is committed at the time, so writers are not blocked. What they change after the
-offset at which the checkpoint started is applied on top of it. `broker.tables.checkpoints` decides when a checkpoint is due and
+offset at which the checkpoint started is applied on top of it. A table that is altered meanwhile goes on in its new shape: each
+record has the version of its row. `broker.tables.checkpoints` decides when a checkpoint is due and
 knows what is in the log.
 """
 
@@ -24,6 +25,7 @@ from tailrace.model.table import Table, TableCheckpoint, checkpoint_partition
 from tailrace.sql.tables.change_recorder import ChangeRecorder
 from tailrace.sql.tables.database import abandon, open_reader
 from tailrace.sql.tables.decimals import register_decimals
+from tailrace.sql.tables.readers import check_versions
 from tailrace.sql.tables.rows import TableRows, can_be_rebuilt
 from tailrace.sql.tables.table_catalog import TableCatalog
 from tailrace.sql.tables.table_file import TableFile, check_sealed, is_damage
@@ -130,16 +132,25 @@ class CheckpointTask:
 
     def _read(self, table: Table, before: TableCheckpoint | None) -> _CheckpointPart | None:
         """Return the next rows, or `None` if the table no longer exists."""
-        rows = TableRows(self._connected())
-        offset = rows.offsets().get(table.id)
         of = self._catalog.events.get(table.name)
-        if offset is None or of is None or of.table.id != table.id:
+        if of is None or of.table.id != table.id:
             return None
         now_ms = self._changes.now_ms()
-        begun = before or TableCheckpoint(table=table.id, offset=offset, first=Offset(0), end=Offset(0), began_ms=now_ms)
         limits = self._limits
-        found, is_done = rows.behind(table, begun.last_key, limits.snapshot_rows, limits.snapshot_bytes)
-        check_sealed(self._connected())
+        connection = self._connected()
+        rows = TableRows(connection)
+        connection.execute("BEGIN")
+        try:
+            offset = rows.offsets().get(table.id)
+            if offset is None:
+                return None
+            check_versions(connection, (of.table,))
+            begun = before or TableCheckpoint(table=table.id, offset=offset, first=Offset(0), end=Offset(0), began_ms=now_ms)
+            found, is_done = rows.behind(of.table, begun.last_key, limits.snapshot_rows, limits.snapshot_bytes)
+            check_sealed(connection)
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
         recorder = ChangeRecorder(self._catalog.events, limits)
         try:
             recorder.begin(now_ms, {})

@@ -97,11 +97,23 @@ def make_database(file: TableFile, limits: Limits) -> apsw.Connection:
     connection.pragma("user_version", FORMAT)
     _configure(connection, limits)
     connection.execute(
-        f"CREATE TABLE {quoted(CATALOG)} (id INTEGER PRIMARY KEY, name TEXT NOT NULL, next_offset INTEGER NOT NULL) STRICT"
+        f"CREATE TABLE {quoted(CATALOG)} (id INTEGER PRIMARY KEY, name TEXT NOT NULL, next_offset INTEGER NOT NULL,"
+        " schema_version INTEGER NOT NULL DEFAULT 1) STRICT"
     )
     connection.execute(f"CREATE TABLE {quoted(_LOG)} (id TEXT NOT NULL) STRICT")
     connection.execute(f"INSERT INTO {quoted(_LOG)} VALUES (?)", (file.log_id,))  # noqa: S608
     return connection
+
+
+def add_versions(connection: apsw.Connection) -> None:
+    """Add the versions of schemas to a file that was made before there were any. All its tables have version 1."""
+    if not has_versions(connection):
+        connection.execute(f"ALTER TABLE {quoted(CATALOG)} ADD COLUMN schema_version INTEGER NOT NULL DEFAULT 1")
+
+
+def has_versions(connection: apsw.Connection) -> bool:
+    """Return whether a file has the versions of schemas."""
+    return "schema_version" in [column[1] for column in connection.execute(f"PRAGMA table_info({quoted(CATALOG)})")]
 
 
 def open_writer(file: TableFile, limits: Limits) -> apsw.Connection:

@@ -28,6 +28,7 @@ from tailrace.sql.tables.values import StoredValue, stored
 _TYPED_STRING = re.compile(r"(?:DATE|TIMESTAMP|UUID|JSON)\s*('(?:[^']|'')*')", re.IGNORECASE)
 _CONSTANT = re.compile(r"-?\s*(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?|'(?:[^']|'')*'|TRUE|FALSE|NULL", re.IGNORECASE)
 _WORDS = {"true": True, "false": False, "null": None}
+_VOLATILE_FUNCTIONS = frozenset(("clock_timestamp", "gen_random_uuid", "nextval", "random", "timeofday", "uuidv4", "uuidv7"))
 _LONG_NUMBER = 40
 _ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _REFUSED = {
@@ -87,6 +88,20 @@ def default_of(column: Column) -> Default:
         return lambda now: _evaluated(evaluate, column, now)
     kept = _evaluated(evaluate, column, _ANY_TIME)
     return lambda now: kept
+
+
+def is_volatile(column: Column) -> bool:
+    """Return whether the default of a column may differ from row to row of one statement."""
+    waiting: list[object] = [parse_tree(ExpressionText(column.default or "NULL"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Mapping):
+            if "FuncCall" in node and node["FuncCall"]["funcname"][-1]["String"]["sval"] in _VOLATILE_FUNCTIONS:
+                return True
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
+    return False
 
 
 def _compiled(column: Column) -> tuple[Evaluate, bool]:

@@ -21,13 +21,13 @@ from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import Limits
 from tailrace.model.record import Record
 from tailrace.model.table import Table, TableCheckpoint, changes_partition, checkpoint_partition
-from tailrace.sql.tables.change_events import StoredRow, TableEvents
+from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.database import abandon, open_writer
 from tailrace.sql.tables.decimals import register_decimals
 from tailrace.sql.tables.rows import TableRows, can_be_rebuilt, rebuild
 from tailrace.sql.tables.schema import rows_sql
 from tailrace.sql.tables.table_file import DamagedFileError, TableFile, check_sealed, is_damage
-from tailrace.sql.tables.values import shown
+from tailrace.sql.tables.values import StoredRow, shown
 from tailrace.wire.records import decode_batch
 
 FILE_NAME = "tables.db"

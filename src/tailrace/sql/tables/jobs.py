@@ -8,7 +8,7 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -23,7 +23,8 @@ from tailrace.model.stats import SqlStats
 from tailrace.model.table import Table
 from tailrace.sql.parameters import Parameters
 from tailrace.sql.results import Result
-from tailrace.sql.statements import Write
+from tailrace.sql.statements import AlterTableStatement, TruncateStatement, Write
+from tailrace.sql.tables.alter import AlteredTable
 from tailrace.sql.tables.readers import StoredRows
 from tailrace.sql.tables.values import StoredValue
 
@@ -45,6 +46,10 @@ class RowSource(Protocol):
         """Raise if the transaction must stop."""
         ...
 
+    def check_tables(self, tables: Iterable[Table]) -> None:
+        """Raise `TableAlteredError` if a table was altered or dropped since these definitions were read."""
+        ...
+
 
 class TransactionQuery(Protocol):
     """A query within a transaction. It reads what the transaction has written."""
@@ -54,6 +59,10 @@ class TransactionQuery(Protocol):
     def run(self, rows: RowSource) -> Result:
         """Run in the writer's thread."""
         ...
+
+
+TableStatement = Write | TruncateStatement | TransactionQuery
+"""What a transaction on tables consists of."""
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +80,7 @@ class WriteJob:
     """One transaction of a client."""
 
     tx: str
-    statements: Sequence[Write | TransactionQuery]
+    statements: Sequence[TableStatement]
     params: Sequence[Parameters]
     messages: Sequence[Message]
     future: "asyncio.Future[list[Result]]"
@@ -97,6 +106,16 @@ class SchemaJob:
     makes: Table | None
     """The new table, which is tried out in SQLite before the log has it."""
     drops: tuple[TableId, str] | None
+    future: "asyncio.Future[Table]"
+    size: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class AlterJob:
+    """A table that is altered: in SQLite first, then in the log, then committed to SQLite."""
+
+    asked: AlterTableStatement
+    log: Callable[[Table, AlteredTable], Coroutine[Any, Any, Table]]
     future: "asyncio.Future[Table]"
     size: int = 0
 
@@ -129,10 +148,10 @@ class SnapshotJob:
     size: int = 0
 
 
-TableJob = WriteJob | SchemaJob | RouteJob | SnapshotJob | RebuildJob
+TableJob = WriteJob | SchemaJob | AlterJob | RouteJob | SnapshotJob | RebuildJob
 
 
-def size_of(statements: Sequence[Write | TransactionQuery], params: Sequence[Parameters]) -> int:
+def size_of(statements: Sequence[TableStatement], params: Sequence[Parameters]) -> int:
     """Return about how many bytes a request holds, estimated from a sample where it has many rows."""
     size = sum(len(statement.text) for statement in statements)
     return size + sum(_size_of(values) for values in params)

@@ -5,7 +5,7 @@ in one of a few threads.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
@@ -13,9 +13,10 @@ from typing import TypeVar
 
 import apsw
 
-from tailrace.model.errors import QueryLimitError, StoreClosedError
+from tailrace.model.errors import QueryLimitError, StoreClosedError, TableAlteredError
 from tailrace.model.limits import MIB, Limits
-from tailrace.sql.tables.database import abandon, failure_of, open_reader
+from tailrace.model.table import Table
+from tailrace.sql.tables.database import CATALOG, abandon, failure_of, open_reader, quoted
 from tailrace.sql.tables.decimals import register_decimals
 from tailrace.sql.tables.table_file import TableFile, check_sealed, is_damage, judged
 from tailrace.sql.tables.values import StoredValue
@@ -25,6 +26,8 @@ _PART_BYTES = MIB
 _CHECK_EVERY_STEPS = 20_000
 
 T = TypeVar("T")
+_VERSION_SQL = f"SELECT schema_version FROM {quoted(CATALOG)} WHERE id = ?"  # noqa: S608
+
 StoredRows = list[tuple[StoredValue, ...]]
 
 
@@ -41,24 +44,26 @@ class TableReaders:
         self._free: list[TableSnapshot] = []
         self._is_closed = False
 
-    async def get(self, sql: str, values: Sequence[StoredValue]) -> StoredRows:
-        """Return the rows of a statement that reads few."""
+    async def get(self, sql: str, values: Sequence[StoredValue], table: Table) -> StoredRows:
+        """Return the rows of a statement that reads few of a table. Raises `TableAlteredError` if it was altered."""
         if self._is_closed:
             raise _closing()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._get, sql, values)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._get, sql, values, table)
 
-    async def run(self, work: Callable[["TableSnapshot"], T]) -> T:
-        """Return what a function that reads few rows makes of them. It runs in one of the threads."""
+    async def run(self, work: Callable[["TableSnapshot"], T], table: Table) -> T:
+        """Return what a function that reads few rows of a table makes of them. It runs in one of the threads."""
         if self._is_closed:
             raise _closing()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, work)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run, work, table)
 
-    def _run(self, work: Callable[["TableSnapshot"], T]) -> T:
+    def _run(self, work: Callable[["TableSnapshot"], T], table: Table) -> T:
         with self.snapshot(_never) as snapshot:
+            snapshot.check_tables((table,))
             return work(snapshot)
 
-    def _get(self, sql: str, values: Sequence[StoredValue]) -> StoredRows:
+    def _get(self, sql: str, values: Sequence[StoredValue], table: Table) -> StoredRows:
         with self.snapshot(_never) as snapshot:
+            snapshot.check_tables((table,))
             return [row for part in snapshot.read(sql, values) for row in part]
 
     @contextmanager
@@ -127,6 +132,14 @@ class TableSnapshot:
         """Make the statements of this transaction fail with a `QueryLimitError` when the condition holds."""
         self._is_cancelled = condition
 
+    def check_tables(self, tables: Iterable[Table]) -> None:
+        """Raise `TableAlteredError` if the rows of a table have another shape than these. Call it before the first `read`."""
+        try:
+            check_versions(self._connection, tables)
+        except apsw.Error as why:
+            cause = judged(self._connection, why)
+            raise failure_of(cause, self._limits) from cause
+
     def start(self) -> None:
         """Fix the state that is read, which else happens when the first row is read."""
         try:
@@ -161,6 +174,13 @@ class TableSnapshot:
 
     def close(self) -> None:
         abandon(self._connection)
+
+
+def check_versions(connection: apsw.Connection, tables: Iterable[Table]) -> None:
+    """Raise `TableAlteredError` if a table was altered or dropped since these definitions were read."""
+    for table in tables:
+        if connection.execute(_VERSION_SQL, (table.id,)).fetchone() != (table.schema_version,):
+            raise TableAlteredError.of(table.name)
 
 
 def read_parts(

@@ -4,6 +4,9 @@ Every commit of SQLite includes the offsets that its tables have reached. Change
 again, which gives the same rows as the first time, because an event has the whole row. Where the log no longer has all changes,
 it has a checkpoint of the rows, from which the table is rebuilt.
 
+A table that ALTER TABLE has changed is brought to its present shape first. Events of an older shape are decoded to rows of the
+present one (`change_events`), so it does not matter which of them the file had before it was altered.
+
 A rebuild uses the log alone, or the rows of the existing file where an older version let retention delete changes that no
 checkpoint covers. The new file is filled in one transaction without a journal, which takes little memory; nobody sees it before
 it is complete.
@@ -22,11 +25,23 @@ from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import MIB, Limits
 from tailrace.model.record import Record
 from tailrace.model.table import Table, TableCheckpoint
-from tailrace.sql.tables.change_events import StoredRow, TableEvents, is_read
-from tailrace.sql.tables.database import CATALOG, abandon, check_log_id, make_database, open_reader, quoted
+from tailrace.sql.tables.altered_rows import alter_rows
+from tailrace.sql.tables.change_events import TableEvents, is_read, is_truncate
+from tailrace.sql.tables.database import (
+    CATALOG,
+    abandon,
+    add_versions,
+    check_log_id,
+    has_versions,
+    make_database,
+    open_reader,
+    quoted,
+)
 from tailrace.sql.tables.decimals import register_decimals
-from tailrace.sql.tables.schema import create_sql, delete_sql, insert_sql, rows_behind_sql, rows_sql
+from tailrace.sql.tables.schema import create_sql, delete_all_sql, delete_sql, insert_sql, rows_behind_sql, rows_sql
+from tailrace.sql.tables.schema_versions import upgrade_from
 from tailrace.sql.tables.table_file import CHECKSUM_BYTES, FORMAT, DamagedFileError, TableFile, is_damage
+from tailrace.sql.tables.values import StoredRow
 
 _log = logging.getLogger(__name__)
 
@@ -67,9 +82,32 @@ class TableRows:
     def create(self, table: Table) -> None:
         self._connection.execute(create_sql(table))
         self._connection.execute(
-            f"INSERT INTO {quoted(CATALOG)} VALUES (?, ?, ?)",  # noqa: S608
-            (table.id, table.name, _FIRST),
+            f"INSERT INTO {quoted(CATALOG)} (id, name, next_offset, schema_version) VALUES (?, ?, ?, ?)",  # noqa: S608
+            (table.id, table.name, _FIRST, table.schema_version),
         )
+
+    def versions(self) -> dict[TableId, int]:
+        """Return for each table the version of the schema that its rows have."""
+        if not has_versions(self._connection):
+            return dict.fromkeys(self.offsets(), 1)
+        found = self._connection.execute(f"SELECT id, schema_version FROM {quoted(CATALOG)}")  # noqa: S608
+        return {TableId(table_id): version for table_id, version in found}
+
+    def alter(self, table: Table, version: int) -> None:
+        """Bring rows of a version to the present shape of their table."""
+        alter_rows(self._connection, table, version)
+        self._connection.execute(
+            f"UPDATE {quoted(CATALOG)} SET schema_version = ? WHERE id = ?",  # noqa: S608
+            (table.schema_version, table.id),
+        )
+
+    def has_null(self, table: Table, column: str) -> bool:
+        """Return whether a row has null in this column."""
+        sql = f"SELECT 1 FROM {quoted(table.name)} WHERE {quoted(column)} IS NULL LIMIT 1"  # noqa: S608
+        return self._connection.execute(sql).fetchone() is not None
+
+    def is_empty(self, table: Table) -> bool:
+        return self._connection.execute(f"SELECT 1 FROM {quoted(table.name)} LIMIT 1").fetchone() is None  # noqa: S608
 
     def drop(self, table_id: TableId, name: str) -> None:
         self._connection.execute(f"DROP TABLE IF EXISTS {quoted(name)}")
@@ -99,6 +137,7 @@ class TableRows:
 
     def bring_up(self, events: Iterable[TableEvents], log: TableLog) -> int:
         """Make the tables what the log says, and return the number of changes applied."""
+        add_versions(self._connection)
         wanted = {of.table.id: of for of in events}
         there = {
             TableId(table_id): str(name)
@@ -107,10 +146,13 @@ class TableRows:
         for table_id, name in there.items():
             if table_id not in wanted:
                 self.drop(table_id, name)
+        versions = self.versions()
         for table_id, of in wanted.items():
             if table_id not in there:
                 self.create(of.table)
                 self._fill(of, log)
+            elif versions[table_id] != of.table.schema_version:
+                self.alter(of.table, versions[table_id])
         offsets = self.offsets()
         return sum(self._bring_up(of, offsets[table_id], log) for table_id, of in wanted.items())
 
@@ -140,7 +182,7 @@ class TableRows:
         put = insert_sql(table, or_replace=True)
         offset = checkpoint.first
         while records := log.read_rows(table, checkpoint, offset, _READ_BYTES):
-            self._connection.executemany(put, (of.decode(record.value).row or () for record in records))
+            self._connection.executemany(put, (of.decode(record).row or () for record in records))
             offset = Offset(records[-1].offset + 1)
             killpoint("rebuild.half")
         if offset != checkpoint.end:
@@ -156,7 +198,10 @@ class TableRows:
             for record in records:
                 if is_read(record):
                     continue
-                key, row = of.decode(record.value)
+                if is_truncate(record):
+                    self._connection.execute(delete_all_sql(table))
+                    continue
+                key, row = of.decode(record)
                 if row is None:
                     self._connection.execute(take, key)
                 else:
@@ -221,12 +266,13 @@ def _keep_rows(
         try:
             register_decimals(old)
             _check_readable(old, file)
-            offsets = TableRows(old).offsets()
+            offsets, versions = TableRows(old).offsets(), TableRows(old).versions()
             for of in tables:
                 table = of.table
                 if table.id in offsets:
                     rows.create(table)
-                    new.executemany(insert_sql(table), old.execute(rows_sql(table)))
+                    upgrade = upgrade_from(table, versions[table.id])
+                    new.executemany(insert_sql(table), map(upgrade, old.execute(rows_sql(table))))
                     rows.reached({table.id: offsets[table.id]})
                     _log.warning(
                         "The rows of table %s are copied from the existing file, because the log lacks some of its changes.",

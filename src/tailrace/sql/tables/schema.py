@@ -13,11 +13,12 @@ from sqlglot import exp
 
 from tailrace.model.errors import LimitExceededError, ReservedTopicError, SqlError
 from tailrace.model.limits import Limits
-from tailrace.model.table import Column, Table
+from tailrace.model.table import Column, ColumnType, Table
 from tailrace.sql.statements import CreateTableStatement
 from tailrace.sql.tables.database import RESERVED_NAMES, quoted
 from tailrace.sql.tables.decimals import COLLATION
 from tailrace.sql.tables.defaults import checked_default
+from tailrace.sql.tables.schema_versions import RowShape
 
 _RESERVED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 """The names of the extra columns of change feeds."""
@@ -65,17 +66,23 @@ def checked_schema(create: CreateTableStatement, limits: Limits) -> TableSchema:
         name = column.name.lower()
         if name in columns:
             raise SqlError(f"table {create.name!r} has two columns {column.name!r}; names must differ in more than their case")
-        if not _NAME.fullmatch(name):
-            raise SqlError(
-                f"{column.name[:40]!r} is not a valid column name; use 1 to 128 characters without quotes and backslashes"
-            )
-        if name in _RESERVED_COLUMNS:
-            raise SqlError(f"{column.name!r} is a column of every change feed; use another name")
+        check_column_name(column)
         columns[name] = column
     key = [_key_column(create, name, columns) for name in create.primary_key]
     for column in key:
         columns[column.name.lower()] = msgspec.structs.replace(column, nullable=False)
     return TableSchema(tuple(map(checked_default, columns.values())), tuple(column.name for column in key))
+
+
+def check_column_name(column: Column) -> None:
+    """Raise `SqlError` if a table can't have a column of this name."""
+    name = column.name.lower()
+    if not _NAME.fullmatch(name):
+        raise SqlError(
+            f"{column.name[:40]!r} is not a valid column name; use 1 to 128 characters without quotes and backslashes"
+        )
+    if name in _RESERVED_COLUMNS:
+        raise SqlError(f"{column.name!r} is a column of every change feed; use another name")
 
 
 def _key_column(create: CreateTableStatement, name: str, columns: dict[str, Column]) -> Column:
@@ -87,14 +94,21 @@ def _key_column(create: CreateTableStatement, name: str, columns: dict[str, Colu
     return column
 
 
-def create_sql(table: Table) -> str:
-    """Return the CREATE TABLE statement. STRICT rejects values of another kind; values are checked before."""
-    columns = [
-        f"{quoted(column.name)} {_STORAGE.get(column.type.kind, 'TEXT')}{'' if column.nullable else ' NOT NULL'}"
-        for column in table.columns
-    ]
+def create_sql(table: Table | RowShape, name: str | None = None) -> str:
+    """Return the CREATE TABLE statement, for the table's own name or another one.
+
+    STRICT rejects values of another kind. Values are checked before, and so are nulls: a row of the log may have one from
+    before its column was NOT NULL.
+    """
+    columns = [f"{quoted(column.name)} {storage_of(column.type)}" for column in table.columns]
     key = ", ".join(quoted(name) for name in table.primary_key)
-    return f"CREATE TABLE {quoted(table.name)} ({', '.join(columns)}, PRIMARY KEY ({key})) STRICT, WITHOUT ROWID"
+    target = table.name if name is None and isinstance(table, Table) else name or ""
+    return f"CREATE TABLE {quoted(target)} ({', '.join(columns)}, PRIMARY KEY ({key})) STRICT, WITHOUT ROWID"
+
+
+def storage_of(kind: ColumnType) -> str:
+    """Return SQLite's type of a column."""
+    return _STORAGE.get(kind.kind, "TEXT")
 
 
 def insert_sql(table: Table, or_replace: bool = False) -> str:
@@ -107,6 +121,14 @@ def delete_sql(table: Table) -> str:
     """Return the statement that deletes a row by its key."""
     key = " AND ".join(f"{quoted(name)} = ?" for name in table.primary_key)
     return f"DELETE FROM {quoted(table.name)} WHERE {key}"  # noqa: S608
+
+
+def delete_all_sql(table: Table) -> str:
+    """Return the statement that deletes all rows, which SQLite does page by page.
+
+    Its text is no other statement's: prepared for this, it would call no hook for the rows.
+    """
+    return f"DELETE FROM {quoted(table.name)} /* TRUNCATE */"  # noqa: S608
 
 
 def rows_sql(table: Table) -> str:

@@ -59,6 +59,12 @@ class TableCatalog:
             self.columns.pop((table.name, column.name), None)
         self._clear_programs()
 
+    def replace(self, table: Table, altered: Table) -> None:
+        """Replace a table by what ALTER TABLE made of it."""
+        for column in table.columns:
+            self.columns.pop((table.name, column.name), None)
+        self.add([altered])
+
     def program(self, statement: Write) -> Program:
         """Return the program of a statement, cached by its tree, which requests with the same text share."""
         if statement.compiled is not None:

@@ -24,15 +24,17 @@ from tailrace.model.route import Route, RouteSnapshot
 from tailrace.model.table import Table
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
 from tailrace.sql.results import Result
-from tailrace.sql.statements import CreateTableStatement, Write
+from tailrace.sql.statements import AlterTableStatement, CreateTableStatement, Write
+from tailrace.sql.tables.alter import AlteredTable, alter_table
 from tailrace.sql.tables.checkpoints import CheckpointTask
 from tailrace.sql.tables.columnar_copies import FOLDER_NAME, ColumnarCopies
 from tailrace.sql.tables.jobs import (
+    AlterJob,
     RouteJob,
     SchemaJob,
     SnapshotJob,
     TableJob,
-    TransactionQuery,
+    TableStatement,
     WriteJob,
     WriteTiming,
     size_of,
@@ -139,23 +141,45 @@ class Tables:
         self._writer.queue.put(SchemaJob(log, None, (table.id, table.name), future))
         return await future
 
-    async def add_route(self, route: Route) -> Route:
-        """Add a route. If it has a snapshot, reading the existing rows starts now."""
-        if not route.snapshot:
-            return await self._routes.add(route)
-        future: asyncio.Future[Route] = asyncio.get_running_loop().create_future()
-        self._writer.queue.put(RouteJob(partial(self._begin_snapshot, route), future))
+    async def alter(self, asked: AlterTableStatement) -> Table:
+        """Alter a table. Rows that are written before it have the old shape in the log, rows after it the new one."""
+        table = self.get(asked.name)
+        # What can be refused at once is, before the rows are touched.
+        altered = alter_table(table, asked, self._limits, self._changes.now_ms())
+        if altered is None:
+            return table
+        self._check_uses(table, altered)
+        future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
+        self._writer.queue.put(AlterJob(asked, self._log_altered, future))
         return await future
 
-    async def _begin_snapshot(self, route: Route) -> Route:
+    async def _log_altered(self, table: Table, altered: AlteredTable) -> Table:
+        return await self._definitions.alter(table, altered.table, lambda: self._check_uses(table, altered))
+
+    def _check_uses(self, table: Table, altered: AlteredTable) -> None:
+        if altered.changed:
+            self._routes.check_unused(table, sorted(altered.changed), is_key=altered.changes_key)
+        for column in sorted(altered.changed):
+            self._views.check_column(table.changes, column)
+
+    async def add_route(self, route: Route, table: Table) -> Route:
+        """Add a route from a table as it was when the route was checked. If it has a snapshot, reading the existing rows
+        starts now."""
+        if not route.snapshot:
+            return await self._routes.add(route, partial(self._definitions.check_unaltered, table))
+        future: asyncio.Future[Route] = asyncio.get_running_loop().create_future()
+        self._writer.queue.put(RouteJob(partial(self._begin_snapshot, route, table), future))
+        return await future
+
+    async def _begin_snapshot(self, route: Route, table: Table) -> Route:
         """Add the route and start its snapshot, even if the client no longer waits."""
-        added = await self._routes.add(route)
+        added = await self._routes.add(route, partial(self._definitions.check_unaltered, table))
         self._snapshots.begun()
         return added
 
     async def write(
         self,
-        statements: Sequence[Write | TransactionQuery],
+        statements: Sequence[TableStatement],
         params: Sequence[Parameters] = (),
         messages: Sequence[Message] = (),
         timing: WriteTiming | None = None,
@@ -176,15 +200,15 @@ class Tables:
         self._writer.queue.put(WriteJob(tx, statements, given, messages, future, size, timing=timing))
         return await future
 
-    async def read_rows(self, sql: str, values: Sequence[StoredValue]) -> StoredRows:
-        """Return the rows of a statement of SQLite that reads few rows of what is committed."""
+    async def read_rows(self, sql: str, values: Sequence[StoredValue], table: Table) -> StoredRows:
+        """Return the rows of a statement of SQLite that reads few rows of what is committed of a table."""
         self._check()
-        return await self._readers.get(sql, values)
+        return await self._readers.get(sql, values, table)
 
-    async def read_few(self, work: Callable[[TableSnapshot], T]) -> T:
-        """Return what a function makes of a few committed rows; it runs in a thread of the readers."""
+    async def read_few(self, work: Callable[[TableSnapshot], T], table: Table) -> T:
+        """Return what a function makes of a few committed rows of a table; it runs in a thread of the readers."""
         self._check()
-        return await self._readers.run(work)
+        return await self._readers.run(work, table)
 
     @contextmanager
     def snapshot(self, is_cancelled: Callable[[], bool]) -> Iterator[TableSnapshot]:

@@ -35,6 +35,7 @@ from tailrace.sql.analysis.types import TIME
 
 StoredValue = int | float | str | bytes | None
 """A value as SQLite stores it."""
+StoredRow = Sequence[StoredValue]
 
 NOT_NULL = "23502"
 UNIQUE_VIOLATION = "23505"

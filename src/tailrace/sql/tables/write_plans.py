@@ -23,13 +23,13 @@ from tailrace.sql.evaluation.evaluator import Evaluate, compile_expression
 from tailrace.sql.evaluation.functions import EvaluationError
 from tailrace.sql.evaluation.output_texts import printer
 from tailrace.sql.results import ResultColumn
-from tailrace.sql.tables.change_events import StoredRow, TableEvents
+from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.change_recorder import ChangeRecorder
 from tailrace.sql.tables.database import quoted
 from tailrace.sql.tables.defaults import TableDefaults
 from tailrace.sql.tables.pushdown import UnorderedValueError, pushed_conditions
 from tailrace.sql.tables.schema import delete_sql, insert_sql
-from tailrace.sql.tables.values import UNIQUE_VIOLATION, StoredValue, codec_of, shortest_real, shown, stored
+from tailrace.sql.tables.values import UNIQUE_VIOLATION, StoredRow, StoredValue, codec_of, shortest_real, shown, stored
 
 _CHECK_EVERY_ROWS = 256
 _ROW_BYTES = 64

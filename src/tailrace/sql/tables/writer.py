@@ -1,8 +1,8 @@
 """The one thread that writes to the tables: takes jobs in order, runs each against SQLite and the log, and sends the results.
 
-Writes of clients run in groups (`group_commit`). Tables that are created or dropped, routes with a snapshot and the rows of
-snapshots run between the groups: no change comes between reading rows and logging them, so the log tells what happened to a row
-in the order in which it happened. `table_storage` repairs the file when it is damaged or behind the log.
+Writes of clients run in groups (`group_commit`). Tables that are created, altered or dropped, routes with a snapshot and the
+rows of snapshots run between the groups: no change comes between reading rows and logging them, so the log tells what happened
+to a row in the order in which it happened. `table_storage` repairs the file when it is damaged or behind the log.
 """
 
 import asyncio
@@ -12,12 +12,23 @@ from collections.abc import Callable
 
 from tailrace.broker.tables.change_log import ChangeLog
 from tailrace.model.clock import Clock
-from tailrace.model.errors import StorageFailedError, TailraceError
+from tailrace.model.errors import StorageFailedError, TailraceError, UnknownTableError
 from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import Limits
+from tailrace.sql.tables.alter import alter_table
 from tailrace.sql.tables.database import failure_of
 from tailrace.sql.tables.group_commit import TableGroupCommit
-from tailrace.sql.tables.jobs import JobQueue, JobReplies, RebuildJob, RouteJob, SchemaJob, SnapshotJob, TableJob, WriteJob
+from tailrace.sql.tables.jobs import (
+    AlterJob,
+    JobQueue,
+    JobReplies,
+    RebuildJob,
+    RouteJob,
+    SchemaJob,
+    SnapshotJob,
+    TableJob,
+    WriteJob,
+)
 from tailrace.sql.tables.table_catalog import TableCatalog
 from tailrace.sql.tables.table_storage import TableStorage
 from tailrace.sql.tables.writer_connection import WriterConnection
@@ -114,6 +125,8 @@ class TableWriter:
                     self._group_commit.run(job)
                 case SchemaJob():
                     self._change_schema(job)
+                case AlterJob():
+                    self._alter(job)
                 case RouteJob():
                     self._add_route(job)
                 case SnapshotJob():
@@ -149,6 +162,34 @@ class TableWriter:
             if not self._storage.catch_up(error, [job]):
                 return
         self._replies.done(job, table)
+
+    def _alter(self, job: AlterJob) -> None:
+        """Alter a table: rows first, in a transaction that is committed when the log has the new definition."""
+        connection = self._storage.connection
+        try:
+            table = self._catalog.find(job.asked.name)
+            if table is None:
+                raise UnknownTableError(f"there is no table {job.asked.name!r}", job.asked.line, job.asked.column)
+            altered = alter_table(table, job.asked, self._limits, self._changes.now_ms())
+            if altered is None:
+                self._replies.done(job, table)
+                return
+            connection.alter(table, altered)
+            killpoint("change.made")
+            asyncio.run_coroutine_threadsafe(job.log(table, altered), self._loop).result()
+        except Exception as error:  # noqa: BLE001  errors of SQLite and of the log are for the client
+            connection.roll_back()
+            self._replies.reject([job], self._storage.failure(error))
+            return
+        killpoint("change.logged")
+        self._catalog.replace(table, altered.table)
+        try:
+            connection.commit({})
+        except Exception as error:  # noqa: BLE001  the log has the change, whatever the error of SQLite is
+            if not self._storage.catch_up(error, [job]):
+                return
+        killpoint("change.applied")
+        self._replies.done(job, altered.table)
 
     def _add_route(self, job: RouteJob) -> None:
         """Add a route in this thread, because changes on their way to the log do not know of the route yet."""

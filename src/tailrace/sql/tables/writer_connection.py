@@ -3,7 +3,7 @@
 Everything here runs in the writer's thread.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import apsw
 import msgspec
 
 from tailrace.model.clock import Clock
-from tailrace.model.errors import ConstraintError
+from tailrace.model.errors import ConstraintError, UnknownTableError
 from tailrace.model.ids import Offset, TableId
 from tailrace.model.limits import Limits
 from tailrace.model.route import RouteSnapshot
@@ -19,13 +19,14 @@ from tailrace.model.table import Table
 from tailrace.sql.analysis.errors import AnalysisError
 from tailrace.sql.parameters import Parameters, is_many
 from tailrace.sql.results import Result
-from tailrace.sql.statements import Write
+from tailrace.sql.statements import TruncateStatement, Write
+from tailrace.sql.tables.alter import AlteredTable
 from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.change_recorder import ChangeRecorder
 from tailrace.sql.tables.columnar_copies import ColumnarCopies
 from tailrace.sql.tables.database import abandon, allow, open_writer
 from tailrace.sql.tables.functions import register_functions
-from tailrace.sql.tables.jobs import TransactionQuery, WriteJob
+from tailrace.sql.tables.jobs import TableStatement, WriteJob
 from tailrace.sql.tables.planned_writes import PlannedWrite, failure_at, parameter_value
 from tailrace.sql.tables.programs import (
     FetchedRows,
@@ -40,8 +41,9 @@ from tailrace.sql.tables.programs import (
     value_for,
     values_for,
 )
-from tailrace.sql.tables.readers import StoredRows, read_parts
+from tailrace.sql.tables.readers import StoredRows, check_versions, read_parts
 from tailrace.sql.tables.rows import TableLog, TableRows
+from tailrace.sql.tables.schema import delete_all_sql
 from tailrace.sql.tables.table_catalog import TableCatalog
 from tailrace.sql.tables.table_file import TableFile, check_sealed, judged
 from tailrace.sql.tables.values import UNIQUE_VIOLATION, StoredValue, shown
@@ -54,16 +56,16 @@ _CHECKPOINT_PAGES = 4096
 class _PreparedStatement(NamedTuple):
     """A statement of a transaction with its program and parameters."""
 
-    statement: Write | TransactionQuery
+    statement: TableStatement
     program: Program | None
-    """`None` for a query."""
+    """`None` for a query or TRUNCATE."""
     given: Sequence[Parameters]
     """The parameters of each run."""
 
     @property
     def is_single(self) -> bool:
         """Whether SQLite runs it in one step."""
-        if isinstance(self.program, PlannedWrite):
+        if isinstance(self.program, PlannedWrite) or isinstance(self.statement, TruncateStatement):
             return False
         rows = len(self.program.rows) if isinstance(self.program, InsertRows) else 1
         return rows * len(self.given) == 1
@@ -124,7 +126,9 @@ class WriterConnection:
 
     def roll_back(self) -> None:
         if self._connection.in_transaction:
-            self._execute_internal("ROLLBACK")
+            # Copies may be made again: the rows are as they were.
+            with self._copies.committing(lambda _: ()):
+                self._execute_internal("ROLLBACK")
 
     def bring_up(self, log: TableLog) -> int:
         """Apply what the log has beyond the tables, in one transaction, and return the number of changes."""
@@ -160,6 +164,30 @@ class WriterConnection:
         with self._copies.committing(lambda _: ()):
             self._execute_internal("COMMIT")
         self._reached = self._rows.offsets()
+
+    def alter(self, table: Table, altered: AlteredTable) -> None:
+        """Bring the rows of a table to their new shape, in a new transaction. Raises if they can't have it."""
+        self._connection.preupdate_hook(None)
+        self._execute_internal("BEGIN IMMEDIATE")
+        self.recorder.begin(0, {})
+        self._copies.forget(table.id)
+        self._guard.start()
+        try:
+            self._rows.alter(altered.table, table.schema_version)
+            for name in altered.not_null:
+                if self._rows.has_null(altered.table, name):
+                    raise ConstraintError(
+                        f"column {name!r} of table {table.name!r} contains null values; update these rows first",
+                        sqlstate="23502",
+                    )
+            check_sealed(self._connection)
+        except apsw.InterruptError as error:
+            if self._guard.rejection is not None:
+                raise self._guard.rejection from error
+            raise
+        finally:
+            self._guard.stop()
+            self._connection.preupdate_hook(self.recorder.hook)
 
     @property
     def was_preempted(self) -> bool:
@@ -246,6 +274,8 @@ class WriterConnection:
 
     def _run_step(self, step: "_PreparedStatement") -> Result:
         statement, program, given = step
+        if isinstance(statement, TruncateStatement):
+            return self._truncate(statement)
         if not isinstance(statement, Write) or program is None:
             return statement.run(self)  # type: ignore[union-attr]
         self._is_internal = False
@@ -258,6 +288,20 @@ class WriterConnection:
             return self._change(statement, program, given)
         finally:
             self._is_internal = True
+
+    def _truncate(self, statement: TruncateStatement) -> Result:
+        """Remove all rows of the tables, of which each gets one event."""
+        self._connection.preupdate_hook(None)
+        try:
+            for name in dict.fromkeys(map(str.lower, statement.names)):
+                table = self._catalog.find(name)
+                if table is None:
+                    raise UnknownTableError(f"there is no table {name!r}", statement.line, statement.column)
+                self._connection.execute(delete_all_sql(table))
+                self.recorder.truncated(self._catalog.events[table.name])
+        finally:
+            self._connection.preupdate_hook(self.recorder.hook)
+        return Result(status="TRUNCATE TABLE")
 
     def _run_plans(self, program: PlannedWrite, given: Sequence[Parameters]) -> Result:
         """Run a planned statement once for each set of parameters."""
@@ -301,6 +345,10 @@ class WriterConnection:
     def check(self) -> None:
         """Raise if the transaction must stop."""
         self._guard.check()
+
+    def check_tables(self, tables: Iterable[Table]) -> None:
+        """Raise `TableAlteredError` if a table was altered or dropped since these definitions were read."""
+        check_versions(self._connection, tables)
 
     def _change(self, statement: Write, program: SqliteStatement, given: Sequence[Parameters]) -> Result:
         connection = self._connection
@@ -366,11 +414,11 @@ class WriterConnection:
         return result._replace(status=f"{kind.upper()} {affected}", affected=affected)
 
 
-def _is_many(statement: Write | TransactionQuery, params: Parameters) -> bool:
+def _is_many(statement: TableStatement, params: Parameters) -> bool:
     return isinstance(statement, Write) and (statement.rows is not None or is_many(params, statement))
 
 
-def _given(statement: Write | TransactionQuery, params: Parameters) -> Sequence[Parameters]:
+def _given(statement: TableStatement, params: Parameters) -> Sequence[Parameters]:
     """Return the parameters of each run of the statement."""
     return params if _is_many(statement, params) else [params]  # type: ignore[return-value]
 

@@ -39,5 +39,5 @@ def test_a_transaction_has_one_beginning_and_one_end(text: str, message: str) ->
 
 @pytest.mark.parametrize("inside", ["CREATE TOPIC a", "DROP TABLE t", "CONSUME FROM a", "SHOW TOPICS", "CLEAR TOPIC a"])
 def test_only_reads_and_writes_can_be_part_of_a_transaction(inside: str) -> None:
-    with pytest.raises(UnsupportedSqlError, match="line 1, column 8: only SELECT, INSERT, UPDATE and DELETE"):
+    with pytest.raises(UnsupportedSqlError, match="line 1, column 8: only SELECT, INSERT, UPDATE, DELETE and TRUNCATE"):
         planned(f"BEGIN; {inside}; COMMIT")

@@ -7,6 +7,7 @@ import pytest
 from tailrace.model.errors import CorruptionError
 from tailrace.model.ids import TableId, TopicId
 from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.model.record import Record
 from tailrace.model.table import Column, ColumnType, Table
 from tailrace.sql.tables.change_events import TableEvents
 
@@ -37,14 +38,14 @@ def test_many_inserts_at_once_are_encoded_as_each_by_itself() -> None:
 def test_an_event_read_back_is_what_was_kept(row: tuple[object, ...]) -> None:
     _, inserted = EVENTS.encode("insert", None, row, 7, "99")  # type: ignore[arg-type]
     _, deleted = EVENTS.encode("delete", row, None, 7, "99")  # type: ignore[arg-type]
-    again = EVENTS.decode(inserted)
+    again = EVENTS.decode(Record(None, inserted))
     assert (tuple(again.key), tuple(again.row or ())) == ((row[2], row[0]), row)
     assert [type(cell) for cell in again.row or ()] == [type(cell) for cell in row]
-    gone = EVENTS.decode(deleted)
+    gone = EVENTS.decode(Record(None, deleted))
     assert (tuple(gone.key), gone.row) == ((row[2], row[0]), None)
 
 
 @pytest.mark.parametrize("value", [None, b"", b"{}", b'{"op":"insert","key":{"boolean":true},"new":null}', b"\xff"])
 def test_what_is_no_event_of_the_table_is_corruption(value: bytes | None) -> None:
     with pytest.raises(CorruptionError, match=r"a\.t"):
-        EVENTS.decode(value)
+        EVENTS.decode(Record(None, value))
