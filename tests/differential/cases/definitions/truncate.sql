@@ -1,0 +1,23 @@
+-- TRUNCATE.
+CREATE TABLE one (id int PRIMARY KEY, a text);
+CREATE TABLE two (id int PRIMARY KEY, a text);
+INSERT INTO one VALUES (1, 'a'), (2, 'b');
+INSERT INTO two VALUES (1, 'a'), (2, 'b');
+TRUNCATE nope;
+TRUNCATE one, nope;
+SELECT count(*) FROM one;
+TRUNCATE one;
+SELECT count(*) FROM one;
+SELECT count(*) FROM two;
+INSERT INTO one VALUES (1, 'again') RETURNING *;
+TRUNCATE TABLE one, two RESTART IDENTITY;
+SELECT (SELECT count(*) FROM one) AS one, (SELECT count(*) FROM two) AS two;
+INSERT INTO two VALUES (2, 'c');
+TRUNCATE ONLY two CONTINUE IDENTITY RESTRICT;
+TRUNCATE two, two CASCADE;
+SELECT * FROM two;
+ALTER TABLE two ADD COLUMN b int NOT NULL;
+INSERT INTO two VALUES (1, 'x', 2);
+TRUNCATE two;
+ALTER TABLE two ADD COLUMN c int NOT NULL;
+SELECT * FROM two;
