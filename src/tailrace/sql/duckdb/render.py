@@ -14,6 +14,7 @@ prints it ("loose"); the functions of `numerics.py` compute with those.
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
+from typing import NamedTuple
 
 from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.queries import same_expression
@@ -69,6 +70,15 @@ _SHORT_FRAME = 1_000
 _PLAIN_COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
 
 
+class RecordFieldColumns(NamedTuple):
+    """Columns of a relation that have fields of the JSON in its column `of`, by their keys."""
+
+    of: str
+    columns: Mapping[str, str]
+    doubtful: str
+    """The column that is true in rows in which the fields are not known."""
+
+
 class DuckDbRenderer:
     """Writes one statement. `parameters` are the values of `$1`, `$2` and so on.
 
@@ -80,9 +90,11 @@ class DuckDbRenderer:
         parameters: Sequence[object] = (),
         now: datetime | None = None,
         sources: Mapping[int, str] = MappingProxyType({}),
+        record_fields: Mapping[int, RecordFieldColumns] = MappingProxyType({}),
     ) -> None:
         self._parameters = parameters
         self._sources = sources
+        self._record_fields = record_fields
         self._now = now or datetime.now(UTC)
         self._items: list[str] = []
         self._is_in_columns = False
@@ -482,8 +494,17 @@ class DuckDbRenderer:
     def _cast(self, node: Cast) -> str:
         source = node.argument
         if source.type.name == "text" and node.type.name == "jsonb" and not node.is_explicit:
-            return RecordJson.of(self.expression(source))
+            return self._record_json(source)
         return cast_text(self.expression(source), source.type, node.type, is_explicit=node.is_explicit)
+
+    def _record_json(self, source: Expression) -> RecordJson:
+        """Return a record's text as JSON, with the columns of its relation that have fields of it."""
+        found = self._record_fields.get(source.relation) if isinstance(source, ColumnReference) else None
+        if not isinstance(source, ColumnReference) or found is None or source.column != found.of or source.is_dependent:
+            return RecordJson.of(self.expression(source))
+        table = f"t{source.relation}"
+        columns = {key: f"{table}.{quoted(name)}" for key, name in found.columns.items()}
+        return RecordJson.of(self.expression(source), columns, f"{table}.{quoted(found.doubtful)}")
 
     def _parameter(self, node: Parameter) -> str:
         return constant(parameter_value(self._parameters[node.number - 1], node.type, node.location), node.type)

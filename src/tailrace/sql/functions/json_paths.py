@@ -6,7 +6,9 @@ inside of a record's text that DuckDB might read otherwise than PostgreSQL: a ke
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 from tailrace.sql.analysis.tree import Call, Constant
 from tailrace.sql.analysis.types import SqlType
@@ -19,15 +21,20 @@ _TWICE = '%"{0}"%"{0}"%'
 
 
 class RecordJson(str):
-    """The text of an expression that is a record's text as JSON. `source` is the text itself."""
+    """The text of an expression that is a record's text as JSON. `source` is the text itself.
 
-    __slots__ = ("source",)
+    `fields` are the texts of columns that have fields of it, by their keys, for rows in which `doubtful` is false.
+    """
+
+    __slots__ = ("doubtful", "fields", "source")
     source: str
+    fields: Mapping[str, str]
+    doubtful: str
 
     @classmethod
-    def of(cls, source: str) -> "RecordJson":
+    def of(cls, source: str, fields: Mapping[str, str] = MappingProxyType({}), doubtful: str = "") -> "RecordJson":
         made = cls(f"record_json({source})")
-        made.source = source
+        made.source, made.fields, made.doubtful = source, fields, doubtful
         return made
 
 
@@ -41,7 +48,9 @@ class JsonPath(str):
 
     @classmethod
     def of(cls, base: str, steps: tuple[str, ...], *, is_text: bool) -> "JsonPath":
-        made = cls(_extracted(base, steps, is_text=is_text))
+        general = _extracted(base, steps, is_text=is_text)
+        field = _field(base, steps) if is_text else None
+        made = cls(general if field is None else f"(CASE WHEN {field.doubtful} THEN {general} ELSE {field.text} END)")
         made.base, made.steps, made.is_text = base, steps, is_text
         return made
 
@@ -50,6 +59,11 @@ class JsonPath(str):
         native = _native_path(self.steps)
         if native is None or target.name not in _NATIVE_CASTS:
             return general
+        field = _field(self.base, self.steps) if self.is_text else None
+        if field is not None:
+            plain = f"{_NATIVE_CASTS[target.name]}({field.text})"
+            is_plain = f"NOT {field.doubtful} AND ({plain} IS NOT NULL OR {field.text} IS NULL)"
+            return f"(CASE WHEN {is_plain} THEN {plain} ELSE {general} END)"
         source, checks = _source(self.base, self.steps)
         value = f"try(json_extract_string({source}, {native}))"
         if not self.is_text:
@@ -59,6 +73,25 @@ class JsonPath(str):
         plain = f"{macro}({value})"
         doubtful = f" OR {checks}" if checks else ""
         return f"(CASE WHEN {plain} IS NULL{doubtful} THEN {general} ELSE {plain} END)"
+
+
+class _RecordField(NamedTuple):
+    """A column that has a field of a record's text where `doubtful` is false."""
+
+    text: str
+    doubtful: str
+
+
+def _field(base: str, steps: tuple[str, ...]) -> _RecordField | None:
+    if not isinstance(base, RecordJson) or len(steps) != 1 or steps[0][0] != ".":
+        return None
+    text = base.fields.get(steps[0][1:])
+    return None if text is None else _RecordField(text, base.doubtful)
+
+
+def is_native_key(key: str) -> bool:
+    """Return whether DuckDB finds a key in JSON by this name."""
+    return _NATIVE_KEY.fullmatch(key) is not None
 
 
 _NATIVE_CASTS = {

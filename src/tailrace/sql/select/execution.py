@@ -279,6 +279,8 @@ class QueryExecution:
                     self._limits,
                     self._sources.read_fields,
                     self._answer,
+                    scan.fields,
+                    self._sources.read_fields.json_kernels,
                 )
         return relations
 

@@ -30,8 +30,9 @@ from tailrace.sql.analysis.types import (
     SqlType,
     of_column,
 )
-from tailrace.sql.duckdb.render import DuckDbRenderer
+from tailrace.sql.duckdb.render import DuckDbRenderer, RecordFieldColumns
 from tailrace.sql.select.changes import META_COLUMNS, TOPIC_COLUMNS_READ, changes_sql
+from tailrace.sql.select.json_fields import DOUBTFUL, VALUE, RecordUse, record_uses
 from tailrace.sql.select.parameter_types import as_parameter, parameter_type
 from tailrace.sql.select.sources import (
     CHANGE_SCAN_COLUMNS,
@@ -100,6 +101,8 @@ class PlannedScan(NamedTuple):
     """Conditions that become bounds of a topic."""
     where: Sequence[tuple[ColumnCondition, Sequence[object]]]
     """Conditions on the columns of a table, with the values of their constants."""
+    fields: RecordUse | None = None
+    """Fields of JSON in the values of a topic, which are read as columns."""
 
 
 class QueryPlan(NamedTuple):
@@ -184,6 +187,8 @@ class QueryPlanner:
 
     def _plan(self, analyzer: QueryAnalyzer, query: AnalyzedQuery, most_rows: int | None) -> QueryPlan:
         uses = uses_of(query, analyzer.relations)
+        topics = [one.number for one in analyzer.relations if self._is_topic(one)]
+        fields = record_uses(query, topics)
         renderer = DuckDbRenderer(self._parameters, self._now)
         scans = []
         sources = {}
@@ -191,15 +196,20 @@ class QueryPlanner:
             columns, conditions = uses[relation.number]
             changes = self._changes.get(relation.name)
             if changes is None:
-                scans.append(self._scan(relation, columns, conditions))
+                scans.append(self._scan(relation, columns, conditions)._replace(fields=fields.get(relation.number)))
                 continue
             scan = self._changes_scan(relation, changes, conditions)
             scans.append(scan)
             cursors = [None if one is None else renderer.expression(one) for one in (changes.low, changes.high)]
             sources[relation.number] = f"({changes_sql(changes.table, scan.name, sorted(columns), *cursors)})"
-        text = _limited(query, DuckDbRenderer(self._parameters, self._now, sources), most_rows, self._parameters)
+        columns_of = {number: RecordFieldColumns(VALUE, use.columns, DOUBTFUL) for number, use in fields.items()}
+        rendering = DuckDbRenderer(self._parameters, self._now, sources, columns_of)
+        text = _limited(query, rendering, most_rows, self._parameters)
         bounds = [BoundValues(scan.conditions, self._parameters, renderer) for scan in scans]
         return QueryPlan(text, query.names, query.types, scans, bounds)
+
+    def _is_topic(self, relation: NamedRelation) -> bool:
+        return relation.name not in self._changes and self._relation(relation.name).kind == "topic"
 
     def _scan(self, relation: NamedRelation, used: set[str], conditions: Sequence[ColumnCondition]) -> PlannedScan:
         found = self._relation(relation.name)

@@ -10,7 +10,8 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from tailrace.model.fetch import CorruptBatch
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.record import NO_TIMESTAMP
+from tailrace.sql.select.json_fields import VALUE, JsonFieldReader, JsonKernels, RecordUse
 from tailrace.sql.select.sources import ScanBounds
 from tailrace.wire.arrow_decoding import (
     BatchChunk,
@@ -63,7 +65,7 @@ _log = logging.getLogger(__name__)
 _MUCH_RECORDS = 20_000
 _TOO_MUCH_RECORDS = 200_000
 _WAIT_SECONDS = 10
-_KERNELS = "tailrace.wire.decoding_kernels"
+_KERNELS = ("tailrace.wire.decoding_kernels", "tailrace.sql.select.json_kernels")
 _COMPILE_SECONDS = 120
 
 
@@ -76,15 +78,20 @@ class TopicRelation:
         limits: Limits,
         read_fields: ReadFields,
         answer: ReadAnswer,
+        fields: RecordUse | None = None,
+        json_kernels: Callable[[], JsonKernels | None] = lambda: None,
     ) -> None:
+        """`fields` are those of the JSON in values that are read as columns."""
         self._answer = answer
+        self._json = None if fields is None else JsonFieldReader(fields)
+        self._json_kernels = json_kernels
         self._view = view
         self._columns = columns
         self.bounds = bounds
         self._limits = limits
         self._read_fields = read_fields
         types = {**TOPIC_COLUMNS, **HIDDEN_COLUMNS}
-        self.schema = pa.schema([(name, types[name]) for name in columns])
+        self.schema = pa.schema([*((name, types[name]) for name in columns), *(self._json.schema if self._json else ())])
         self._nothing = pa.RecordBatch.from_pylist([], schema=self.schema)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -176,7 +183,11 @@ class TopicRelation:
         return map(shown, readable)
 
     def _converted(self, decoded: pa.RecordBatch) -> pa.RecordBatch:
-        arrays = [_converted(decoded.column(name), kind) for name, kind in zip(self._columns, self.schema.types, strict=True)]
+        arrays = [_converted(decoded.column(name), kind) for name, kind in zip(self._columns, self.schema.types, strict=False)]
+        if self._json is not None:
+            at = self._columns.index(VALUE)
+            arrays[at], added = self._json.columns(arrays[at], self._json_kernels())
+            arrays += added
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
@@ -218,6 +229,11 @@ class FieldReader:
         self._loading: threading.Thread | None = None
         self._is_loaded = threading.Event()
         self._read: ReadFields = plain_fields
+        self._json: JsonKernels | None = None
+
+    def json_kernels(self) -> JsonKernels | None:
+        """Return the loops that read fields of JSON, if they are loaded."""
+        return self._json
 
     def __call__(self, chunk: BatchChunk, limits: Limits) -> RecordFields:
         if not self._is_loaded.is_set():
@@ -241,10 +257,13 @@ class FieldReader:
     def _load(self) -> None:
         try:
             if not _are_compiled():
-                command = [sys.executable, "-c", f"import {_KERNELS}"]
+                command = [sys.executable, "-c", f"import {', '.join(_KERNELS)}"]
                 subprocess.run(command, check=True, timeout=_COMPILE_SECONDS, capture_output=True)  # noqa: S603
-            from tailrace.wire.fast_arrow_decoding import load_compiled_fields
+            from tailrace.sql.select.json_kernels import load_json_kernel
+            from tailrace.wire.decoding_kernels import load_decoding_kernels
+            from tailrace.wire.fast_arrow_decoding import binary_array, load_compiled_fields
 
+            self._json = JsonKernels(load_json_kernel(), partial(binary_array, load_decoding_kernels()))
             self._read = load_compiled_fields()
         except (ImportError, OSError, subprocess.SubprocessError) as error:
             _log.warning("Records are decoded without compiled loops, which is many times slower: %s", error)
@@ -254,8 +273,11 @@ class FieldReader:
 
 def _are_compiled() -> bool:
     """Return whether compiled loops are beside the code, where numba puts them if it can."""
-    found = find_spec(_KERNELS)
-    if found is None or found.origin is None:
-        return False
-    code = Path(found.origin)
-    return any((code.parent / "__pycache__").glob(f"{code.stem}.*.nbi"))
+    for name in _KERNELS:
+        found = find_spec(name)
+        if found is None or found.origin is None:
+            return False
+        code = Path(found.origin)
+        if not any((code.parent / "__pycache__").glob(f"{code.stem}.*.nbi")):
+            return False
+    return True

@@ -13,11 +13,12 @@ from contextlib import suppress
 import pyarrow as pa
 
 from tailrace.model.errors import QueryLimitError, SqlError, TailraceError, UnsupportedSqlError
-from tailrace.model.limits import Limits
+from tailrace.model.limits import MIB, Limits
 from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.duckdb.values import python_values
 from tailrace.sql.results import Result, ResultColumn, ResultStream
+from tailrace.sql.select.topics import TopicRelation
 from tailrace.sql.select.worker_protocol import (
     QUERY_NUMBER,
     ConstantValues,
@@ -40,6 +41,8 @@ _WORKER = "tailrace.sql.select.worker"
 FEATURE_NOT_SUPPORTED = "0A000"
 _PAUSE_SECONDS = 0.00005
 _CHECK_SECONDS = 0.01
+_AHEAD_FROM = 4
+_AHEAD_BYTES = 16 * MIB
 _CELL_BYTES = 16
 """What a value takes in addition to its bytes."""
 
@@ -51,7 +54,7 @@ class WorkerProcess:
         """`decoding` is held while rows for a query are decoded, because a few records may become many MiB."""
         self._limits = limits
         self._decoding = decoding
-        self._scans: dict[int, Iterator[pa.RecordBatch]] = {}
+        self._scans: dict[int, _Scan] = {}
         self._failure: TailraceError | None = None
         self._check: Callable[[], None] | None = None
         self._asked = 0
@@ -144,6 +147,7 @@ class WorkerProcess:
             if isinstance(message, NextBatch):
                 with self._decoding:
                     self._send_batch(message, relations)
+                    self._scans[message.scan].read_ahead()
             elif isinstance(message, WorkerReady):
                 self._is_ready = self.is_fit = True
                 return
@@ -154,9 +158,9 @@ class WorkerProcess:
 
     def _send_batch(self, asked: NextBatch, relations: Mapping[str, Relation]) -> None:
         if asked.scan not in self._scans:
-            self._scans[asked.scan] = relations[asked.relation].batches()
+            self._scans[asked.scan] = _Scan(relations[asked.relation])
         try:
-            batch = next(self._scans[asked.scan], None)
+            batch = self._scans[asked.scan].take()
         except TailraceError as error:
             self._failure = error
             self._send(RelationBatch(has_failed=True))
@@ -208,6 +212,33 @@ class WorkerProcess:
             f"the process that ran the query ended ({how}), most likely because the query needed too much memory (query_bytes"
             f" is {self._limits.query_bytes}); read fewer records or columns"
         )
+
+
+class _Scan:
+    """The batches of one scan. Of a long one of a topic, the next batch is decoded while the worker has its last one."""
+
+    def __init__(self, relation: Relation) -> None:
+        self._batches = relation.batches()
+        self._taken = 0 if isinstance(relation, TopicRelation) else -sys.maxsize
+        self._is_small = True
+        self._ahead: list[pa.RecordBatch | TailraceError | None] = []
+
+    def take(self) -> pa.RecordBatch | None:
+        """Return the next batch; none at the end."""
+        self._taken += 1
+        batch = self._ahead.pop() if self._ahead else next(self._batches, None)
+        if isinstance(batch, TailraceError):
+            raise batch
+        self._is_small = batch is not None and batch.nbytes <= _AHEAD_BYTES
+        return batch
+
+    def read_ahead(self) -> None:
+        if self._taken < _AHEAD_FROM or not self._is_small:
+            return
+        try:
+            self._ahead = [next(self._batches, None)]
+        except TailraceError as error:
+            self._ahead = [error]
 
 
 class WorkerPool:
