@@ -26,6 +26,8 @@ from tailrace.sql.functions.float_texts import float4_text
 from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.change_recorder import ChangeRecorder
 from tailrace.sql.tables.decimals import register_decimals
+from tailrace.sql.tables.defaults import TableDefaults
+from tailrace.sql.tables.identities import IdentityNumbers
 from tailrace.sql.tables.schema import create_sql, insert_sql, rows_sql
 from tailrace.sql.tables.values import codec_of, stored
 from tailrace.sql.tables.write_plans import WriteContext, plan_write
@@ -92,7 +94,10 @@ class WritePlanRunner:
         write = WriteAnalyzer(self._find).analyze(statement["stmt"])
         table = self.tables[write.table]
         plan = plan_write(write, table)
-        context = WriteContext(self._connection, self._events[table.name], self.recorder, lambda: None, 1 << 20)
+        defaults = TableDefaults(table, IdentityNumbers(lambda _: {}))
+        context = WriteContext(
+            self._connection, self._events[table.name], self.recorder, defaults, lambda _: None, lambda: None, 1 << 20
+        )
         outcome = plan.run(context, (), datetime.now(UTC))
         columns = [AnswerColumn(one.name, _type_name(two)) for one, two in zip(plan.columns, plan.types, strict=True)]
         rows = [[_shown(value, one) for value, one in zip(row, plan.types, strict=True)] for row in outcome.rows]

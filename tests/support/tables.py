@@ -19,6 +19,7 @@ from tailrace.sql.results import Result
 from tailrace.sql.select.queries import QueryRunner
 from tailrace.sql.statements import (
     AlterTableStatement,
+    CreateIndexStatement,
     CreateTableStatement,
     DropTableStatement,
     Query,
@@ -61,6 +62,9 @@ class TableSql:
             return Result()
         if isinstance(statement, AlterTableStatement):
             await self.tables.alter(statement)
+            return Result()
+        if isinstance(statement, CreateIndexStatement):
+            await self.tables.create_index(statement)
             return Result()
         if isinstance(statement, DropTableStatement):
             for name in statement.names:

@@ -15,6 +15,7 @@ VIEWS = b"view/"
 SNAPSHOTS = b"snapshot/"
 _CHECKPOINTS = b"checkpoint/"
 _UNFINISHED_CHECKPOINTS = b"unfinished_checkpoint/"
+_IDENTITY_NUMBERS = b"identity_numbers/"
 GROUPS = b"group/"
 OFFSETS = b"offset/"
 PRODUCERS = b"producer/"
@@ -77,6 +78,11 @@ def checkpoint_key(table_id: TableId) -> bytes:
 def unfinished_checkpoint_key(table_id: TableId) -> bytes:
     """Return the key of the checkpoint that is being written."""
     return _UNFINISHED_CHECKPOINTS + _ID.pack(table_id)
+
+
+def identity_numbers_key(table_id: TableId) -> bytes:
+    """Return the key of the last numbers of the table's identity columns."""
+    return _IDENTITY_NUMBERS + _ID.pack(table_id)
 
 
 def snapshot_key(route_id: RouteId) -> bytes:

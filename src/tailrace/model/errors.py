@@ -429,6 +429,8 @@ class ConstraintError(SqlError):
     http_status = 409
     row: int | None = None
     """Which row of many it is, counted from 0, if that is known."""
+    rows: Sequence[int] = ()
+    """All such rows, if they are known."""
 
 
 class InvalidRowError(SqlError):

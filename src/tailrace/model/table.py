@@ -47,12 +47,45 @@ class ColumnType(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.element}[]" if self.kind == "list" else self.kind
 
 
+class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a column numbers its rows."""
+
+    kind: Literal["always", "by_default", "serial"]
+    """`always` takes no values from statements; the others do."""
+    start: int = 1
+    increment: int = 1
+    number: int = 0
+    """Which one of the table it is; its last value is kept under this number, whatever the column is called."""
+
+
 class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     type: ColumnType
     nullable: bool = True
     default: str | None = None
     """An expression in SQL."""
+    identity: Identity | None = None
+
+
+class Check(msgspec.Struct, frozen=True):
+    """A condition that no row may make false."""
+
+    name: str
+    expression: str
+    """In SQL, as it was written."""
+
+
+class TableIndex(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An index of a table besides its primary key. SQLite has it, and makes it again with the rows."""
+
+    name: str
+    """Without the namespace, which is that of the table."""
+    columns: tuple[str, ...]
+    descending: tuple[str, ...] = ()
+    """Those of its columns that are sorted the other way round."""
+    is_unique: bool = False
+    is_constraint: bool = False
+    """Whether UNIQUE of the table made it."""
 
 
 ColumnChangeKind = Literal["add", "drop", "rename", "retype"]
@@ -84,6 +117,17 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int
     history: tuple[tuple[ColumnChange, ...], ...] = ()
     """For each ALTER TABLE, in order, what it did to columns; nothing if it changed only what new rows must be."""
+    key_name: str | None = None
+    """The name of the primary key, if it has another than `<table>_pkey`."""
+    checks: tuple[Check, ...] = ()
+    indexes: tuple[TableIndex, ...] = ()
+
+    @property
+    def unique_keys(self) -> dict[str, tuple[str, ...]]:
+        """The columns of the primary key and of the unique indexes, by the names of the constraints."""
+        base = self.name.rpartition(".")[2]
+        uniques = {index.name: index.columns for index in self.indexes if index.is_unique}
+        return {self.key_name or f"{base}_pkey": self.primary_key, **uniques}
 
     @property
     def schema_version(self) -> int:

@@ -50,10 +50,12 @@ from tailrace.sql.statements import (
     ClearTopicStatement,
     CommitStatement,
     ConsumeStatement,
+    CreateIndexStatement,
     CreateTableStatement,
     CreateTopicStatement,
     CreateViewStatement,
     DescribeStatement,
+    DropIndexStatement,
     DropSourceStatement,
     DropTableStatement,
     DropTopicStatement,
@@ -117,6 +119,8 @@ class StatementEngine:
             DropTableStatement: self._drop_table,
             AlterTableStatement: self._alter_table,
             TruncateStatement: self._truncate,
+            CreateIndexStatement: self._create_index,
+            DropIndexStatement: self._drop_index,
             AddSourceStatement: self._add_source,
             DropSourceStatement: self._drop_source,
             CreateViewStatement: views.create,
@@ -342,6 +346,22 @@ class StatementEngine:
             return UnknownTableError(f"{name!r} is a topic, not a table; use {instead}", *place)
         hint = did_you_mean(name, [table.name for table in self.tables])
         return UnknownTableError(f"there is no table {name!r}{hint}", *place)
+
+    async def _create_index(self, asked: CreateIndexStatement) -> Result:
+        made = await self.tables.create_index(asked)
+        return Result(status="CREATE INDEX, which exists" if made is None else "CREATE INDEX")
+
+    async def _drop_index(self, asked: DropIndexStatement) -> Result:
+        found = []
+        for name in asked.names:
+            index = self.tables.find_index(name)
+            if index is not None:
+                found.append(index)
+            elif not asked.if_exists:
+                raise SqlError(f"index {name!r} does not exist", asked.line, asked.column, sqlstate="42704")
+        for table, known in found:
+            await self.tables.drop_index(table, known)
+        return Result(status="DROP INDEX" if found else "DROP INDEX, which does not exist")
 
     async def _add_source(self, asked: AddSourceStatement) -> Result:
         if asked.explain:

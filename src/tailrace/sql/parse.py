@@ -33,7 +33,7 @@ _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BLANK = re.compile(r"[^\r\n]")
 _QUERIES = ("select", "values", "table")
 _WRITES = ("insert", "update", "delete")
-_DEFINED = {"CREATE": ("TABLE",), "DROP": ("TABLE",)}
+_DEFINED = {"CREATE": ("TABLE", "INDEX"), "DROP": ("TABLE", "INDEX")}
 """What PostgreSQL's parser reads of these statements."""
 
 

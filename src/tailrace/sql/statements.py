@@ -32,11 +32,60 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     that name."""
 
 
+class ExpressionText(msgspec.Struct, frozen=True):
+    """An expression as it was written, with its place in the text of the request."""
+
+    text: str
+    line: int = 1
+    column: int = 1
+    tokens: int = 1
+    """How many words and signs it has."""
+
+    def position(self, index: int) -> tuple[int, int]:
+        """Return the line and column of one of its characters."""
+        before = self.text[:index].replace("\r\n", "\n").replace("\r", "\n")
+        breaks = before.count("\n")
+        within = len(before) - before.rfind("\n")
+        return self.line + breaks, within if breaks else self.column + within - 1
+
+
+class CheckDefinition(NamedTuple):
+    """CHECK of a table or column. One without a name gets one."""
+
+    name: str | None
+    expression: ExpressionText
+
+
+class UniqueDefinition(NamedTuple):
+    """UNIQUE of a table or column. One without a name gets one."""
+
+    name: str | None
+    columns: Sequence[str]
+
+
 class CreateTableStatement(Statement, frozen=True, kw_only=True):
     name: str
     columns: Sequence[Column]
     primary_key: Sequence[str]
+    key_name: str | None = None
+    checks: Sequence[CheckDefinition] = ()
+    uniques: Sequence[UniqueDefinition] = ()
     if_not_exists: bool = False
+
+
+class CreateIndexStatement(Statement, frozen=True, kw_only=True):
+    name: str | None
+    """One without a name gets one."""
+    table: str
+    columns: Sequence[str]
+    descending: Sequence[str] = ()
+    is_unique: bool = False
+    if_not_exists: bool = False
+
+
+class DropIndexStatement(Statement, frozen=True, kw_only=True):
+    names: Sequence[str]
+    if_exists: bool = False
 
 
 class DropTableStatement(Statement, frozen=True, kw_only=True):
@@ -223,23 +272,6 @@ class DropTopicStatement(Statement, frozen=True, kw_only=True):
     if_exists: bool = False
     cascade: bool = False
     """Whether its routes are dropped too."""
-
-
-class ExpressionText(msgspec.Struct, frozen=True):
-    """An expression of a route as it was written, with its place in the text of the request."""
-
-    text: str
-    line: int = 1
-    column: int = 1
-    tokens: int = 1
-    """How many words and signs it has."""
-
-    def position(self, index: int) -> tuple[int, int]:
-        """Return the line and column of one of its characters."""
-        before = self.text[:index].replace("\r\n", "\n").replace("\r", "\n")
-        breaks = before.count("\n")
-        within = len(before) - before.rfind("\n")
-        return self.line + breaks, within if breaks else self.column + within - 1
 
 
 class AddSourceStatement(Statement, frozen=True, kw_only=True):

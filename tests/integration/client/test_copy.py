@@ -19,19 +19,20 @@ from tests.support.ports import free_port
 from tests.support.server import ServerProcess
 
 COLUMNS = """id BIGINT PRIMARY KEY, truth BOOLEAN, small SMALLINT, whole INTEGER, number DOUBLE, price DECIMAL(12, 3),
-    note TEXT, data BYTES, day DATE, at TIMESTAMP, ident UUID, doc JSON, items INTEGER[], words TEXT[]"""
+    note TEXT, data BYTES, day DATE, at TIMESTAMP, ident UUID, doc JSON, items INTEGER[], words TEXT[],
+    half REAL, clock TIME, code VARCHAR(4), mark CHAR(3)"""
 UUID = "f81d4fae-7dec-41d0-a765-00a0c91e6bf6"
 LINES = (
     (
         f'1,t,-5,70000,1e+20,10.500,"two\nlines, ""quoted""",\\x00ff,2026-01-31,2026-01-31 11:45:00.5+00,{UUID},'
-        '"{""a"":[1,null]}","{1,NULL}","{x,""y z"",""""}"'
+        '"{""a"":[1,null]}","{1,NULL}","{x,""y z"",""""}",0.1,13:45:00.5,abcd,x  '
     ),
-    f'2,f,0,0,-0.5,-0.001,"",\\x,1999-12-31,0001-01-01 00:00:00+00,{UUID},"""text""",{{}},{{}}',
-    "3,,,,,,,,,,,,,",
-    f'4,t,1,1,0.1,1.000,é 😀,\\x61,2026-01-31,2026-01-31 11:45:00+00,{UUID},1,{{7}},"{{NULL,""NULL""}}"',
+    f'2,f,0,0,-0.5,-0.001,"",\\x,1999-12-31,0001-01-01 00:00:00+00,{UUID},"""text""",{{}},{{}},-1.5e+10,00:00:00,"",abc',
+    "3,,,,,,,,,,,,,,,,,",
+    f'4,t,1,1,0.1,1.000,é 😀,\\x61,2026-01-31,2026-01-31 11:45:00+00,{UUID},1,{{7}},"{{NULL,""NULL""}}",-0.5,23:59:59.9,é,   ',
 )
 ROWS = "".join(f"{line}\n" for line in LINES)
-HEADER = "id,truth,small,whole,number,price,note,data,day,at,ident,doc,items,words\n"
+HEADER = "id,truth,small,whole,number,price,note,data,day,at,ident,doc,items,words,half,clock,code,mark\n"
 
 
 @pytest.fixture
@@ -173,6 +174,18 @@ def test_skipped_rows_are_counted_and_kept(client: Client, narrow: str, tmp_path
     assert [(row.line, row.column) for row in told] == [(3, "n"), (5, None), (6, "id"), (7, "n"), (9, "id")]
     assert (tmp_path / "bad.csv").read_text() == 'id,n,note\n2,two,"a\nb"\n3\n1,1,again\n5,,x\n6,6,twice\n'
     assert _csv(client, narrow) == "id,n,note\n1,1,x\n6,6,y\n"
+
+
+def test_rows_that_break_a_constraint_are_skipped(client: Client, url: str, topic: str) -> None:
+    name = _create(url, f"checked.{topic}", "id BIGINT PRIMARY KEY, n INTEGER CHECK (n > 0), code VARCHAR(3) UNIQUE")
+    rows = "id,n,code\n1,1,a\n2,-1,b\n3,0,c\n4,2,long\n5,3,a\n6,4,d\n"
+    told: list[RejectedRow] = []
+    result = client.copy_into(name, io.BytesIO(rows.encode()), format="csv", on_error="skip", on_rejected=told.append)
+    assert (result.rows, [row.line for row in told]) == (2, [3, 4, 5, 6])
+    assert _csv(client, name) == "id,n,code\n1,1,a\n6,4,d\n"
+    with pytest.raises(CopyStoppedError, match="_n_check") as stopped:
+        client.copy_into(name, io.BytesIO(b"id,n,code\n7,1,x\n8,-1,y\n"), format="csv")
+    assert stopped.value.line == 3
 
 
 def test_rejected_rows_of_parquet_are_kept_as_csv(client: Client, narrow: str, tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ which change on they can be rebuilt (`checkpoints`): retention stops there.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from tailrace.broker import keys
 from tailrace.broker.commits import Committer, Draft, Proposal, StillInFlight
 from tailrace.broker.publishing.context import PublishContext
@@ -26,6 +28,8 @@ from tailrace.model.table import Table, TableCheckpoint, changes_partition
 from tailrace.wire.records import decode_batch
 
 _NOTHING_DURABLE = Offset(0)
+_decode_numbers = msgspec.msgpack.Decoder(dict[int, int]).decode
+NO_NUMBERS: Mapping[TableId, Mapping[int, int]] = {}
 
 
 class ChangeBatch(NamedTuple):
@@ -75,12 +79,22 @@ class ChangeLog:
     def now_ms(self) -> int:
         return self._context.clock.now_ms()
 
-    async def commit(self, batches: Sequence[ChangeBatch], messages: Sequence[Message] = ()) -> CommittedChanges:
-        """Commit changes and messages in one frame. They are durable on return."""
+    async def commit(
+        self,
+        batches: Sequence[ChangeBatch],
+        messages: Sequence[Message] = (),
+        numbers: Mapping[TableId, Mapping[int, int]] = NO_NUMBERS,
+    ) -> CommittedChanges:
+        """Commit changes and messages in one frame, with the last numbers of identity columns. They are durable on return."""
         publish = self._publisher.propose(messages) if messages else None
         if publish is not None:
             await publish.store_payloads()
-        return await self._committer.submit(_CommitChanges(self._context, self._snowflakes, batches, publish))
+        return await self._committer.submit(_CommitChanges(self._context, self._snowflakes, batches, publish, numbers))
+
+    def identity_numbers(self, table: Table) -> Mapping[int, int]:
+        """Return the last numbers of a table's identity columns. May be called from any thread."""
+        value = self._context.store.get(keys.identity_numbers_key(table.id))
+        return {} if value is None else _decode_numbers(value)
 
     async def commit_snapshot(self, batches: Sequence[ChangeBatch], snapshot: RouteSnapshot) -> CommittedChanges | None:
         """Commit rows of a snapshot and its progress. Return `None`, and commit nothing, if its route was dropped."""
@@ -135,11 +149,17 @@ class ChangeLog:
 
 
 class _CommitChanges(Proposal[CommittedChanges]):
-    __slots__ = ("_batches", "_context", "_mark_ms", "_publish", "_snowflakes")
+    __slots__ = ("_batches", "_context", "_mark_ms", "_numbers", "_publish", "_snowflakes")
 
     def __init__(
-        self, context: PublishContext, snowflakes: Snowflakes, batches: Sequence[ChangeBatch], publish: PublishMessages | None
+        self,
+        context: PublishContext,
+        snowflakes: Snowflakes,
+        batches: Sequence[ChangeBatch],
+        publish: PublishMessages | None,
+        numbers: Mapping[TableId, Mapping[int, int]] = NO_NUMBERS,
     ) -> None:
+        self._numbers = numbers
         self._context = context
         self._snowflakes = snowflakes
         self._batches = batches
@@ -156,6 +176,8 @@ class _CommitChanges(Proposal[CommittedChanges]):
         for table, batch, records, timestamp in self._batches:
             partition = changes_partition(table)
             draft.append(Append(partition, batch, records, timestamp, draft.next_offset(partition), timestamp))
+        for table_id, last in self._numbers.items():
+            draft.put(keys.identity_numbers_key(table_id), msgspec.msgpack.encode(last))
         self._mark_ms = self._snowflakes.due_mark()
         if self._mark_ms is not None:
             draft.put(keys.MESSAGE_ID_MARK, self._mark_ms.to_bytes(8))

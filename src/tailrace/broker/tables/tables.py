@@ -62,7 +62,15 @@ class TableDefinitions:
         return self._by_topic.get(topic_id)
 
     async def create(self, name: str, columns: Sequence[Column], primary_key: Sequence[str]) -> Table:
-        """Create the table and its change topic in one commit. The columns must be checked already."""
+        """Create a table of these columns; see `create_as`."""
+        draft = Table(
+            id=TableId(0), name=name, columns=tuple(columns), primary_key=tuple(primary_key), changes=TopicId(0), created_ms=0
+        )
+        return await self.create_as(draft)
+
+    async def create_as(self, draft: Table) -> Table:
+        """Create the table and its change topic in one commit. The definition must be checked already."""
+        name = draft.name
         if is_reserved(name):
             raise ReservedTopicError(f"{name!r} is reserved for the server; give the table another namespace")
         there = self.find(name)
@@ -73,11 +81,9 @@ class TableDefinitions:
         made: list[Table] = []
 
         def state(topic: Topic) -> Puts:
-            table = Table(
+            table = msgspec.structs.replace(
+                draft,
                 id=TableId(int.from_bytes(self._store.latest(keys.LAST_TABLE_ID) or b"") + 1),
-                name=name,
-                columns=tuple(columns),
-                primary_key=tuple(primary_key),
                 changes=topic.id,
                 created_ms=self._clock.now_ms(),
             )
@@ -100,6 +106,7 @@ class TableDefinitions:
             (keys.table_key(table.id), None),
             (keys.checkpoint_key(table.id), None),
             (keys.unfinished_checkpoint_key(table.id), None),
+            (keys.identity_numbers_key(table.id), None),
         )
         await self._topics.delete_reserved(CHANGES_PREFIX + table.name, state=state, dependent=dependent)
         del self._by_name[table.name.lower()]

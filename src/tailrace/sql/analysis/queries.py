@@ -54,6 +54,10 @@ class RelationColumn(NamedTuple):
     is_json_text: bool = False
     is_key: bool = False
     """Whether it belongs to the primary key."""
+    unique_keys: Sequence[str] = ()
+    """The names of the unique constraints and indexes that it belongs to, with that of the primary key."""
+    is_generated: bool = False
+    """Whether only the table gives it values (GENERATED ALWAYS)."""
 
 
 class KeyedRelation(NamedTuple):

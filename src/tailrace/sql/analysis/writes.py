@@ -14,6 +14,7 @@ from tailrace.sql.analysis.errors import (
     INVALID_COLUMN_REFERENCE,
     SYNTAX_ERROR,
     UNDEFINED_COLUMN,
+    UNDEFINED_OBJECT,
     UNDEFINED_TABLE,
     WINDOWING_ERROR,
     AnalysisError,
@@ -34,6 +35,7 @@ from tailrace.sql.analysis.tree import (
 from tailrace.sql.analysis.types import SqlType
 
 DUPLICATE_COLUMN = "42701"
+GENERATED_ALWAYS = "428C9"
 
 
 @dataclass(slots=True, eq=False)
@@ -164,7 +166,7 @@ class WriteAnalyzer:
         _check_width(len(nodes), columns, _location(nodes[0]), is_named=is_named)
         scope = Scope()
         return [
-            None if "SetToDefault" in node else self._value(node, column, scope, "VALUES")
+            None if "SetToDefault" in node else self._value(node, _writable(column, node), scope, "VALUES")
             for node, column in zip(nodes, columns, strict=False)
         ]
 
@@ -174,6 +176,9 @@ class WriteAnalyzer:
         for node, column in zip(nodes, columns, strict=True):
             value = _assigned_node(node["ResTarget"])
             is_default = "SetToDefault" in value
+            if column.is_generated and not is_default:
+                location = node["ResTarget"].get("location", -1)
+                raise AnalysisError(GENERATED_ALWAYS, f'column "{column.name}" can only be updated to DEFAULT', location)
             yield Assignment(column.name, None if is_default else self._value(value, column, scope, "UPDATE"))
 
     def _value(self, node: Node, column: RelationColumn, scope: Scope, clause: str) -> Expression:
@@ -203,13 +208,20 @@ class WriteAnalyzer:
     def _conflict(self, fields: Node, target: "_Target") -> ConflictAction:
         infer = fields.get("infer", {})
         location = infer.get("location", -1)
-        if "conname" in infer:
-            raise UnsupportedError("ON CONFLICT ON CONSTRAINT is not supported; name the columns of the key")
         if "whereClause" in infer or any("expr" in one["IndexElem"] for one in infer.get("indexElems", ())):
             raise UnsupportedError("ON CONFLICT names the columns of the key, without conditions", location)
         named = [target.column({"location": location, **one["IndexElem"]}).name for one in infer.get("indexElems", ())]
-        keys = {column.name for column in target.columns if column.is_key}
-        if named and set(named) != keys:
+        keys: dict[str, set[str]] = {}
+        for column in target.columns:
+            for key in column.unique_keys:
+                keys.setdefault(key, set()).add(column.name)
+        if "conname" in infer:
+            if infer["conname"] not in keys:
+                raise AnalysisError(
+                    UNDEFINED_OBJECT, f'constraint "{infer["conname"]}" for table "{target.name}" does not exist', location
+                )
+            named = sorted(keys[infer["conname"]])
+        if named and set(named) not in keys.values():
             raise AnalysisError(
                 INVALID_COLUMN_REFERENCE,
                 "there is no unique or exclusion constraint matching the ON CONFLICT specification",
@@ -327,6 +339,12 @@ def _refuse_aggregates(found: Expression, clause: str) -> None:
             raise AnalysisError(GROUPING_ERROR, f"aggregate functions are not allowed in {clause}", part.location)
         if isinstance(part, WindowCall):
             raise AnalysisError(WINDOWING_ERROR, f"window functions are not allowed in {clause}", part.location)
+
+
+def _writable(column: RelationColumn, node: Node) -> RelationColumn:
+    if column.is_generated:
+        raise AnalysisError(GENERATED_ALWAYS, f'cannot insert a non-DEFAULT value into column "{column.name}"', _location(node))
+    return column
 
 
 def _location(node: Node) -> int:

@@ -58,7 +58,8 @@ def _shortest(value: float, *, is_float4: bool) -> tuple[str, int]:
 def _middles(value: float, exact: Fraction, *, is_float4: bool) -> tuple[Fraction, Fraction]:
     if is_float4:
         one = np.float32(value)
-        before, after = float(np.nextafter(one, np.float32(0))), float(np.nextafter(one, np.float32(math.inf)))
+        with np.errstate(over="ignore"):
+            before, after = float(np.nextafter(one, np.float32(0))), float(np.nextafter(one, np.float32(math.inf)))
     else:
         before, after = math.nextafter(value, 0.0), math.nextafter(value, math.inf)
     low = (exact + Fraction(before)) / 2

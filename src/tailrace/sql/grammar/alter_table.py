@@ -109,6 +109,12 @@ class _AlterReader:
                 defined = self._definitions.column(definition["ColumnDef"], self._table)
                 if defined.is_key:
                     raise self._definitions.two_keys(self._table, defined.location)
+                if defined.checks or defined.uniques or defined.column.identity is not None:
+                    raise UnsupportedSqlError(
+                        "ADD COLUMN with CHECK, UNIQUE or an identity is not supported; add the column, and make it unique by"
+                        " CREATE UNIQUE INDEX",
+                        *position,
+                    )
                 return AddColumn(
                     name=defined.column.name,
                     column=defined.column,

@@ -1,13 +1,13 @@
 """Columns as CREATE TABLE and ALTER TABLE define them, read from the tree of PostgreSQL's parser."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from tailrace.model.errors import SqlError, SqlSyntaxError, UnsupportedSqlError
 from tailrace.model.suggestions import did_you_mean
-from tailrace.model.table import Column, ColumnKind, ColumnType
+from tailrace.model.table import Column, ColumnKind, ColumnType, Identity
 from tailrace.sql.grammar.lexer import SqlToken, read_tokens
-from tailrace.sql.statements import Query
+from tailrace.sql.statements import CheckDefinition, ExpressionText, Query, UniqueDefinition
 
 Node = Mapping[str, Any]
 
@@ -55,16 +55,21 @@ TYPES: Mapping[str, ColumnKind] = {
     "JSON": "json",
 }
 """The types of columns, by all names under which they can be written."""
+_SERIALS: Mapping[str, ColumnKind] = {
+    "smallserial": "smallint",
+    "serial2": "smallint",
+    "serial": "integer",
+    "serial4": "integer",
+    "bigserial": "bigint",
+    "serial8": "bigint",
+}
 _UNSUPPORTED = {
     "interval": "store a number of seconds, or the text of the interval",
     "timetz": "use timestamptz, or time without a time zone",
     "money": "use decimal(p, s)",
 }
 _CONSTRAINT_NAMES = {
-    "CONSTR_CHECK": "CHECK",
-    "CONSTR_UNIQUE": "UNIQUE",
     "CONSTR_FOREIGN": "REFERENCES",
-    "CONSTR_IDENTITY": "GENERATED AS IDENTITY",
     "CONSTR_GENERATED": "GENERATED AS",
     "CONSTR_EXCLUSION": "EXCLUDE",
 }
@@ -75,6 +80,9 @@ class ColumnDefinition(NamedTuple):
 
     column: Column
     is_key: bool
+    key_name: str | None
+    checks: Sequence[CheckDefinition]
+    uniques: Sequence[UniqueDefinition]
     location: int
 
 
@@ -103,10 +111,14 @@ class DefinitionReader:
             raise self.unsupported(
                 "COLLATE is not supported; text is ordered by its bytes", fields["collClause"].get("location", -1)
             )
-        kind = self.type(fields["typeName"])
-        nullable: bool | None = None
+        identity = self._serial(fields["typeName"])
+        kind = ColumnType(_SERIALS[identity[0]]) if identity is not None else self.type(fields["typeName"])
+        nullable: bool | None = None if identity is None else False
+        numbered = None if identity is None else identity[1]
         default: str | None = None
-        is_key = False
+        is_key, key_name = False, None
+        checks: list[CheckDefinition] = []
+        uniques: list[UniqueDefinition] = []
         for constraint in (one["Constraint"] for one in fields.get("constraints", ())):
             at = constraint.get("location", -1)
             match constraint["contype"]:
@@ -121,10 +133,81 @@ class DefinitionReader:
                 case "CONSTR_PRIMARY":
                     if is_key:
                         raise self.two_keys(table, at)
-                    is_key = True
+                    is_key, key_name = True, constraint.get("conname")
+                case "CONSTR_CHECK":
+                    checks.append(self.check(constraint))
+                case "CONSTR_UNIQUE":
+                    uniques.append(self.unique(constraint, [name]))
+                case "CONSTR_IDENTITY":
+                    if numbered is not None:
+                        raise self.error(f"column {name!r} is numbered twice; use one identity", at, SqlSyntaxError)
+                    numbered = self._identity(constraint, kind)
+                    if nullable:
+                        raise self.error(f"column {name!r} is both NULL and an identity column", at, SqlSyntaxError)
+                    nullable = False
                 case other:
                     raise self.unsupported_constraint(other, at)
-        return ColumnDefinition(Column(name=name, type=kind, nullable=nullable is not False, default=default), is_key, location)
+        if numbered is not None and default is not None:
+            raise self.error(f"column {name!r} has both a default and an identity; use one of them", location, SqlSyntaxError)
+        column = Column(name=name, type=kind, nullable=nullable is not False, default=default, identity=numbered)
+        return ColumnDefinition(column, is_key, key_name, checks, uniques, location)
+
+    def check(self, constraint: Node) -> CheckDefinition:
+        """Return the CHECK of a `Constraint`."""
+        location = constraint["location"]
+        if constraint.get("is_no_inherit") or constraint.get("skip_validation"):
+            raise self.unsupported("NO INHERIT and NOT VALID of CHECK are not supported; leave them out", location)
+        tokens = self._tokens_from(location)
+        opening = next(at for at, token in enumerate(tokens) if token.is_word("check")) + 1
+        depth = 0
+        for closing in range(opening, len(tokens)):
+            token = tokens[closing]
+            depth += (token.text == "(") - (token.text == ")") if token.kind == "operator" else 0
+            if not depth:
+                break
+        inner = tokens[opening + 1 : closing]
+        text = self._parsed.postgres_text[inner[0].start : inner[-1].end]
+        place = self._parsed.position_at(inner[0].start)
+        return CheckDefinition(constraint.get("conname"), ExpressionText(text, *place, len(inner)))
+
+    def unique(self, constraint: Node, columns: Sequence[str]) -> UniqueDefinition:
+        """Return the UNIQUE of a `Constraint` for these columns."""
+        location = constraint.get("location", -1)
+        if constraint.get("nulls_not_distinct"):
+            raise self.unsupported("NULLS NOT DISTINCT is not supported; nulls are distinct", location)
+        if constraint.get("including") or constraint.get("options") or constraint.get("deferrable"):
+            raise self.unsupported("INCLUDE, WITH and DEFERRABLE of UNIQUE are not supported; leave them out", location)
+        for column in columns:
+            if columns.count(column) > 1:
+                raise self.error(f"column {column!r} appears twice in unique constraint", location, sqlstate="42701")
+        return UniqueDefinition(constraint.get("conname"), tuple(columns))
+
+    def _serial(self, fields: Node) -> tuple[str, Identity] | None:
+        """Return the identity of a column of the type SERIAL or one like it."""
+        names = [part["String"]["sval"] for part in fields.get("names", ())]
+        if len(names) != 1 or names[0] not in _SERIALS or fields.get("arrayBounds"):
+            return None
+        return names[0], Identity("serial")
+
+    def _identity(self, constraint: Node, kind: ColumnType) -> Identity:
+        location = constraint.get("location", -1)
+        if kind.kind not in _SERIALS.values():
+            raise self.error("identity column type must be smallint, integer, or bigint", location, sqlstate=_INVALID_PARAMETER)
+        numbers = {"start": 1, "increment": 1}
+        for option in (one["DefElem"] for one in constraint.get("options", ())):
+            name = option["defname"]
+            if name not in numbers:
+                raise self.unsupported(
+                    f"{name.upper()} of an identity column is not supported; use START WITH and INCREMENT BY", location
+                )
+            numbers[name] = _whole(option["arg"])
+        if not numbers["increment"]:
+            raise self.error("INCREMENT must not be zero", location, sqlstate=_INVALID_PARAMETER)
+        is_given = any(one["DefElem"]["defname"] == "start" for one in constraint.get("options", ()))
+        if numbers["increment"] < 0 and not is_given:
+            numbers["start"] = -1
+        kinds: Mapping[str, Literal["always", "by_default"]] = {"a": "always", "d": "by_default"}
+        return Identity(kinds[constraint["generated_when"]], **numbers)
 
     def two_keys(self, table: str, location: int) -> SqlError:
         """Return the error for a table with more than one primary key."""
@@ -208,11 +291,8 @@ class DefinitionReader:
     def _text_behind(self, keyword: str, start: int, end: int | None) -> str:
         """Return what is written behind a keyword, up to a location, or to the comma or bracket that ends the definition."""
         text = self._parsed.postgres_text
-        if self._tokens is None:
-            self._tokens = read_tokens(text)
-        first = self._index(start)
         last = len(text) if end is None else self._index(end)
-        tokens = [token for token in self._tokens if first <= token.start < last]
+        tokens = [token for token in self._tokens_from(start) if token.start < last]
         at = next(place for place, token in enumerate(tokens) if token.is_word(keyword)) + 1
         depth = 0
         until = at
@@ -223,8 +303,20 @@ class DefinitionReader:
             until += 1
         return text[tokens[at].start : tokens[until - 1].end]
 
+    def _tokens_from(self, location: int) -> Sequence[SqlToken]:
+        if self._tokens is None:
+            self._tokens = read_tokens(self._parsed.postgres_text)
+        first = self._index(location)
+        return [token for token in self._tokens if token.start >= first]
+
     def _index(self, location: int) -> int:
         return len(self._parsed.postgres_text.encode()[:location].decode(errors="ignore"))
+
+
+def _whole(node: Node) -> int:
+    """Return the number of an option, which is a float in the tree if it is large."""
+    ((kind, fields),) = node.items()
+    return int(fields.get("ival", 0)) if kind == "Integer" else int(fields["fval"])
 
 
 _KINDS: Mapping[str, ColumnKind] = {name.lower(): kind for name, kind in TYPES.items()} | {"bpchar": "char"}

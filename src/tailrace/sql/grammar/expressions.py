@@ -11,6 +11,8 @@ from tailrace.sql.statements import ExpressionText
 from tailrace.sql.syntax_trees import position_of_token
 
 _HEAD = "SELECT ("
+EXPRESSION_START = len(_HEAD)
+"""The location of an expression in the text that is parsed."""
 _MAX_TOKENS = 20_000
 """PostgreSQL's parser recurses without a limit; so many words and signs fit the stack, however they are nested."""
 

@@ -86,9 +86,13 @@ class CopyHandler:
                 (result,) = await self._execute(_insert_text(table, rows.columns), given)
                 return CopiedRows(len(left), result.cursor, _in_order(rows))
             except ConstraintError as error:
-                if not skip:
+                known = {column.name for column in rows.columns}
+                if not skip or not known.issuperset(table.primary_key):
                     raise _constraint_error(error, left) from error
-                return await self._insert_new(table, rows, left, given)
+                if not error.rows:
+                    return await self._insert_new(table, rows, left, given)
+                for number in error.rows:
+                    rows.rejected[left[number]] = LeftOutRow(left[number], None, None, str(error), error.sqlstate)
             except SqlError as error:
                 before = len(rows.rejected)
                 await asyncio.to_thread(_add_invalid, rows, left)
@@ -216,7 +220,7 @@ def _error_of(found: LeftOutRow) -> InvalidRowError:
 def _constraint_error(error: ConstraintError, left: Sequence[int]) -> TailraceError:
     if error.row is None:
         return error
-    return InvalidRowError(str(error), left[error.row], None, None, _UNIQUE)
+    return InvalidRowError(str(error), left[error.row], None, None, error.sqlstate)
 
 
 def _insert_text(table: Table, columns: Sequence[Column]) -> str:

@@ -314,7 +314,9 @@ class QueryInTransaction:
         point = self._points.bind(self._query, self._params)
         if point is not None:
             rows.check_tables((point.table,))
-            return point.result([row for part in rows.read(point.sql, point.values) for row in part])
+            found = point.result([row for part in rows.read(point.sql, point.values) for row in part])
+            if found is not None:
+                return found
         return self._execution.run_in_transaction(rows)
 
 

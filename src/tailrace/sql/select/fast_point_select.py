@@ -1,9 +1,10 @@
-"""Fast path of `select/execution.py`: a SELECT of one row by its primary key is read from SQLite directly.
+"""Fast path of `select/execution.py`: a SELECT of few rows by an index is read from SQLite directly.
 
-    SELECT * | column, ... FROM table WHERE key = constant or parameter [AND ...]
+    SELECT * | column, ... FROM table WHERE column = constant or parameter [AND ...]
 
-Triggered by queries of exactly this form, in which all columns of the primary key are compared with values of their own type.
-Everything else, and every value that PostgreSQL would have to convert, is left to the general way.
+Triggered by queries of exactly this form, in which columns are compared with values of their own type, among them all columns
+of the primary key or of a unique index, or the first one of another index. What an index finds is left to the general way if
+it is more than a few rows; so is everything else, and every value that PostgreSQL would have to convert.
 `tests/unit/sql/select/test_point_select.py` holds both equal.
 """
 
@@ -26,6 +27,8 @@ from tailrace.sql.tables.values import InvalidValueError, LoadValue, StoredValue
 _PLAIN_FIELDS = {"targetList", "fromClause", "whereClause", "limitOption", "op"}
 _UNCHANGED = frozenset(("smallint", "integer", "bigint", "double", "text", "char", "bytes"))
 _KNOWN_QUERIES = 1_000
+_MOST_ROWS = 20
+"""How many rows an index may find. A row takes up to `change_bytes`."""
 
 
 class KeyParameter(NamedTuple):
@@ -43,7 +46,7 @@ class _Form(NamedTuple):
 
 
 class BoundPointSelect(NamedTuple):
-    """A statement of SQLite that reads the row, and how the row becomes a result."""
+    """A statement of SQLite that reads the rows, and how they become a result."""
 
     table: Table
     sql: str
@@ -53,7 +56,10 @@ class BoundPointSelect(NamedTuple):
     keys: Sequence[str]
     """The columns of the primary key, in the order of `values`."""
 
-    def result(self, rows: Sequence[Sequence[StoredValue]]) -> Result:
+    def result(self, rows: Sequence[Sequence[StoredValue]]) -> Result | None:
+        """Return the result of these rows, or `None` if they are too many for this path."""
+        if len(rows) > _MOST_ROWS:
+            return None
         found = [
             tuple(cell if load is None or cell is None else load(cell) for cell, load in zip(row, self.loads, strict=True))
             for row in rows
@@ -165,24 +171,29 @@ def _keys(where: Mapping[str, Any]) -> dict[str, object] | None:
 
 
 def _prepared(query: Query, form: _Form, table: Table) -> _Prepared | None:
-    if form.keys.keys() != set(table.primary_key):
-        return None
     known = {column.name: column for column in table.columns}
+    asked = list(form.keys)
+    if not all(name in known for name in asked):
+        return None
+    is_one = any(set(columns) <= form.keys.keys() for columns in table.unique_keys.values())
+    if not is_one and not any(index.columns[0] in form.keys for index in table.indexes):
+        return None
     wanted = [(column.name, column.name) for column in table.columns] if form.columns is None else form.columns
     if not all(name in known for name, _ in wanted):
         return None
     columns = [known[name] for name, _ in wanted]
-    test = " AND ".join(f"{quoted(name)} = ?" for name in table.primary_key)
+    test = " AND ".join(f"{quoted(name)} = ?" for name in asked)
+    limit = "" if is_one else f" LIMIT {_MOST_ROWS + 1}"
     shown = ", ".join(quoted(column.name) for column in columns)
     bound = BoundPointSelect(
         table,
-        f"SELECT {shown} FROM {quoted(table.name)} WHERE {test}",  # noqa: S608
+        f"SELECT {shown} FROM {quoted(table.name)} WHERE {test}{limit}",  # noqa: S608
         (),
         [ResultColumn(name, to_column(of_column(column.type))) for (_, name), column in zip(wanted, columns, strict=True)],
         [_load(column) for column in columns],
         table.primary_key,
     )
-    return _Prepared(query, table, [(known[name].type, form.keys[name]) for name in table.primary_key], bound)
+    return _Prepared(query, table, [(known[name].type, form.keys[name]) for name in asked], bound)
 
 
 def _load(column: Column) -> LoadValue | None:

@@ -55,7 +55,8 @@ _MAX_BYTES = MIB
 _MAX_STEPS = 200_000
 _MAX_SKIPS = 256
 _MAX_CONCATENATIONS = 8
-_UNCHANGED = frozenset(("smallint", "integer", "bigint", "double", "text", "bytes", "json"))
+_SIZED = ("text", "char", "bytes", "json", "list")
+_UNCHANGED = frozenset(("smallint", "integer", "bigint", "double", "real", "text", "char", "bytes", "json"))
 """Kinds whose stored values are those of expressions."""
 _CHEAP_OPERATORS = ("=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||", "->", "->>", "~~", "!~~")
 _CHEAP_FUNCTIONS = (
@@ -90,7 +91,7 @@ class RowSelect:
         self._offset = None if query.offset is None else compile_expression(query.offset, layout)
         self._columns = [ResultColumn(name, to_column(kind)) for name, kind in zip(query.names, query.types, strict=True)]
         self._loads = [(at, load) for at, column in enumerate(layout.columns) if (load := _load(column)) is not None]
-        self._sized = [at for at, column in enumerate(layout.columns) if column.type.kind in ("text", "bytes", "json", "list")]
+        self._sized = [at for at, column in enumerate(layout.columns) if column.type.kind in _SIZED]
         shown = ", ".join(quoted(column.name) for column in layout.columns) or "NULL"
         where = f" WHERE {' AND '.join(one.sql for one in pushed)}" if pushed else ""
         self.sql = f"SELECT {shown} FROM {quoted(table.name)}{where}"  # noqa: S608

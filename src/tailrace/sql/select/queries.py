@@ -84,7 +84,9 @@ class QueryRunner:
     async def _run(self, query: Query, params: Parameters, answer: ReadAnswer | None) -> Result:
         point = self._points.bind(query, params)
         if point is not None:
-            return point.result(await self._tables.read_rows(point.sql, point.values, point.table))
+            found = point.result(await self._tables.read_rows(point.sql, point.values, point.table))
+            if found is not None:
+                return found
         found = await self._few_rows(query, params)
         if found is not None:
             return found

@@ -19,15 +19,17 @@ from tailrace.sql.statements import (
     AlterTableStatement,
     DropColumn,
     DropNotNull,
+    ExpressionText,
     RenameColumn,
     SetColumnDefault,
     SetColumnType,
     SetNotNull,
 )
+from tailrace.sql.tables.constraints import analyze_check, with_renamed_column, without_column
 from tailrace.sql.tables.defaults import checked_default, default_of, is_volatile
 from tailrace.sql.tables.schema import check_column_name, storage_of
 from tailrace.sql.tables.type_changes import UNCHANGED, type_change
-from tailrace.sql.tables.values import StoredValue
+from tailrace.sql.tables.values import RANGES, StoredValue
 
 UNDEFINED_COLUMN = "42703"
 DUPLICATE_COLUMN = "42701"
@@ -74,6 +76,7 @@ class _Draft:
         self._now = now
         self._columns = list(table.columns)
         self._key = list(table.primary_key)
+        self._constraints = table
         self._changes: list[ColumnChange] = []
         self._changed: set[str] = set()
         self._not_null: list[str] = []
@@ -91,6 +94,7 @@ class _Draft:
                 self._retype(action)
             case SetColumnDefault():
                 place = self._place(action)
+                self._refuse_identity(self._columns[place], action)
                 column = msgspec.structs.replace(self._columns[place], default=action.default)
                 self._columns[place] = self._checked_default(column, action)
             case SetNotNull():
@@ -112,7 +116,11 @@ class _Draft:
             columns=tuple(self._columns),
             primary_key=tuple(self._key),
             history=(*table.history, tuple(self._changes)),
+            checks=self._constraints.checks,
+            indexes=self._constraints.indexes,
         )
+        for check in altered.checks:
+            analyze_check(ExpressionText(check.expression), altered.columns, altered.name)
         changes_key = altered.primary_key != table.primary_key
         return AlteredTable(altered, frozenset(self._changed), changes_key, tuple(self._not_null))
 
@@ -149,6 +157,7 @@ class _Draft:
                 action,
                 UnsupportedSqlError,
             )
+        self._constraints = without_column(self._constraints, column.name)
         self._changes.append(ColumnChange("drop", place, column.name, column.type))
         self._changed.add(column.name)
         del self._columns[place]
@@ -163,6 +172,7 @@ class _Draft:
                 f"column {action.new_name!r} of table {self._table.name!r} already exists", action, sqlstate=DUPLICATE_COLUMN
             )
         check_column_name(renamed)
+        self._constraints = with_renamed_column(self._constraints, column.name, renamed.name)
         self._changes.append(ColumnChange("rename", place, column.name))
         self._changed.add(column.name)
         self._columns[place] = renamed
@@ -176,6 +186,8 @@ class _Draft:
         self._retyped.add(column.name)
         if action.type == column.type:
             return
+        if column.identity is not None and action.type.kind not in RANGES:
+            raise self._error("identity column type must be smallint, integer, or bigint", action, sqlstate="22023")
         change = type_change(column.type, action.type)
         if change is None:
             raise self._error(
@@ -208,6 +220,7 @@ class _Draft:
         column = self._columns[place]
         if column.name in self._key:
             raise self._error(f"column {column.name!r} is in a primary key", action, sqlstate=INVALID_TABLE_DEFINITION)
+        self._refuse_identity(column, action)
         self._columns[place] = msgspec.structs.replace(column, nullable=True)
 
     def _value(self, column: Column, action: AlterAction) -> StoredValue:
@@ -228,6 +241,11 @@ class _Draft:
             return checked_default(column)
         except SqlError as error:
             raise self._error(str(error), action, type(error), error.sqlstate) from error
+
+    def _refuse_identity(self, column: Column, action: AlterAction) -> None:
+        if column.identity is not None:
+            message = f"column {column.name!r} of table {self._table.name!r} is an identity column"
+            raise self._error(message, action, sqlstate="42601")
 
     def _find(self, name: str) -> int | None:
         """Return the place of a column, whose name is the same in any case."""

@@ -8,6 +8,8 @@ be read later, in its state at that time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import NamedTuple
 
 import apsw
@@ -19,6 +21,7 @@ from tailrace.model.limits import MIB, Limits
 from tailrace.model.route import ChangeKind, Operation, RouteSnapshot
 from tailrace.model.table import Column, Table
 from tailrace.sql.tables.change_events import TableEvents
+from tailrace.sql.tables.constraints import RowChecks
 from tailrace.sql.tables.decimals import COLLATION, register_decimals
 from tailrace.sql.tables.values import StoredRow, StoredValue
 from tailrace.wire.records import fast_encode_batch
@@ -44,9 +47,12 @@ class RecorderSavepoint(NamedTuple):
 
 
 class ChangeRecorder:
-    def __init__(self, events: Mapping[str, TableEvents], limits: Limits) -> None:
-        """`events` is keyed by the name of the table."""
+    def __init__(
+        self, events: Mapping[str, TableEvents], limits: Limits, checks: Mapping[str, RowChecks] = MappingProxyType({})
+    ) -> None:
+        """`events` and `checks` are keyed by the name of the table."""
         self._by_name = events
+        self._checks = checks
         self._limits = limits
         self._max_bytes = limits.frame_bytes - _FRAME_RESERVE_BYTES
         self._events: list[_Event] = []
@@ -88,6 +94,8 @@ class ChangeRecorder:
             return
         try:
             op = update.op
+            if op != "DELETE" and of.table.checks:
+                self._checks[of.table.name].check(update.new, datetime.fromtimestamp(self._ts / 1000, UTC))  # type: ignore[arg-type]
             if op == "INSERT":
                 self._add(of, "insert", None, update.new)
             elif op == "DELETE":

@@ -137,6 +137,10 @@ def _plain_rows(
                 *_first_position(values),
             )
         cells = {column.name: _cell(value) for column, value in zip(columns, values, strict=True)}
+        for column in columns:
+            is_generated = column.identity is not None and column.identity.kind == "always"
+            if is_generated and cells[column.name] is not DEFAULT_CELL:
+                raise SqlError(f"cannot insert a non-DEFAULT value into column {column.name!r}", sqlstate="428C9")
         if any(cell is None for cell in cells.values()):
             return None
         rows.append([cells.get(column.name) or DEFAULT_CELL for column in table.columns])
@@ -166,6 +170,8 @@ def _insert_source(
             f"the query returns {counted(width, 'column')}, but the INSERT has {len(columns)}", *(position_of(source) or ())
         )
     _refuse_default_words(source)
+    if any(column.identity is not None and column not in columns for column in table.columns):
+        raise UnsupportedSqlError("INSERT ... SELECT into a table that numbers its rows is not supported; use VALUES")
     translation = Translation(tree, find, types)
     names = [exp.to_identifier(f"c{at}", quoted=True) for at in range(len(columns))]
     now = datetime.now(UTC)

@@ -23,6 +23,7 @@ from tailrace.sql.analysis.types import of_column
 from tailrace.sql.evaluation.evaluator import Evaluate, compile_expression
 from tailrace.sql.grammar.expressions import parse_tree
 from tailrace.sql.statements import ExpressionText
+from tailrace.sql.tables.identities import IdentityNumbers
 from tailrace.sql.tables.values import StoredValue, stored
 
 _TYPED_STRING = re.compile(r"(?:DATE|TIMESTAMP|UUID|JSON)\s*('(?:[^']|'')*')", re.IGNORECASE)
@@ -44,12 +45,17 @@ Default = Callable[[datetime], StoredValue]
 class TableDefaults:
     """The defaults of a table's columns, compiled when they are first needed."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, numbers: IdentityNumbers) -> None:
+        self._table = table
         self._columns = table.columns
+        self._numbers = numbers
         self._known: dict[int, Default] = {}
 
     def of(self, at: int, now: datetime) -> StoredValue:
-        """Return the default of the column at this place, in its stored form."""
+        """Return the default of the column at this place, in its stored form; the next number of an identity column."""
+        column = self._columns[at]
+        if column.identity is not None:
+            return self._numbers.next(self._table, column)
         known = self._known.get(at)
         if known is None:
             known = self._known[at] = default_of(self._columns[at])

@@ -147,7 +147,8 @@ class TableGroupCommit:
         killpoint("change.made")
         started = self._clock.monotonic()
         try:
-            committing = self._changes.commit(batches, messages)
+            numbers = self._catalog.numbers.unsaved()
+            committing = self._changes.commit(batches, messages, numbers)
             committed = asyncio.run_coroutine_threadsafe(committing, self._loop).result()
         except Exception as error:  # noqa: BLE001  the error of the log is for all clients of the group
             connection.roll_back()
@@ -157,6 +158,7 @@ class TableGroupCommit:
             else:
                 self._replies.reject(jobs, failure)
             return
+        self._catalog.numbers.saved(numbers)
         if not self._storage.commit(batches, committed, jobs):
             return
         self._count(jobs, batches, started)

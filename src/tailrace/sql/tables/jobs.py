@@ -121,6 +121,18 @@ class AlterJob:
 
 
 @dataclass(slots=True, eq=False)
+class IndexJob:
+    """Indexes of a table that are made or dropped: in SQLite first, then in the log, then committed to SQLite."""
+
+    table: str
+    change: Callable[[Table], Table]
+    """Returns the new definition. Raises `SqlError` if there is none."""
+    log: Callable[[Table, Table], Coroutine[Any, Any, Table]]
+    future: "asyncio.Future[Table]"
+    size: int = 0
+
+
+@dataclass(slots=True, eq=False)
 class RouteJob:
     """A route with a snapshot, which is added while no change is on its way to the log."""
 
@@ -148,7 +160,7 @@ class SnapshotJob:
     size: int = 0
 
 
-TableJob = WriteJob | SchemaJob | AlterJob | RouteJob | SnapshotJob | RebuildJob
+TableJob = WriteJob | SchemaJob | AlterJob | IndexJob | RouteJob | SnapshotJob | RebuildJob
 
 
 def size_of(statements: Sequence[TableStatement], params: Sequence[Parameters]) -> int:

@@ -57,7 +57,14 @@ def _plan(planned: PlannedWrite, kinds: Sequence[SqlType], find: FindTable) -> W
         if table is None:
             return None
         return [
-            RelationColumn(one.name, types.of_column(one.type), is_key=one.name in table.primary_key) for one in table.columns
+            RelationColumn(
+                one.name,
+                types.of_column(one.type),
+                is_key=one.name in table.primary_key,
+                unique_keys=[name for name, columns in table.unique_keys.items() if one.name in columns],
+                is_generated=one.identity is not None and one.identity.kind == "always",
+            )
+            for one in table.columns
         ]
 
     try:

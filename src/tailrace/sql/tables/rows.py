@@ -38,6 +38,7 @@ from tailrace.sql.tables.database import (
     quoted,
 )
 from tailrace.sql.tables.decimals import register_decimals
+from tailrace.sql.tables.indexes import drop_other_indexes, ensure_indexes
 from tailrace.sql.tables.schema import create_sql, delete_all_sql, delete_sql, insert_sql, rows_behind_sql, rows_sql
 from tailrace.sql.tables.schema_versions import upgrade_from
 from tailrace.sql.tables.table_file import CHECKSUM_BYTES, FORMAT, DamagedFileError, TableFile, is_damage
@@ -80,6 +81,7 @@ class TableRows:
         return {TableId(table_id): Offset(offset) for table_id, offset in found}
 
     def create(self, table: Table) -> None:
+        """Create a table without its indexes, which are made when it has its rows."""
         self._connection.execute(create_sql(table))
         self._connection.execute(
             f"INSERT INTO {quoted(CATALOG)} (id, name, next_offset, schema_version) VALUES (?, ?, ?, ?)",  # noqa: S608
@@ -95,7 +97,9 @@ class TableRows:
 
     def alter(self, table: Table, version: int) -> None:
         """Bring rows of a version to the present shape of their table."""
+        drop_other_indexes(self._connection, table)
         alter_rows(self._connection, table, version)
+        ensure_indexes(self._connection, table)
         self._connection.execute(
             f"UPDATE {quoted(CATALOG)} SET schema_version = ? WHERE id = ?",  # noqa: S608
             (table.schema_version, table.id),
@@ -154,7 +158,10 @@ class TableRows:
             elif versions[table_id] != of.table.schema_version:
                 self.alter(of.table, versions[table_id])
         offsets = self.offsets()
-        return sum(self._bring_up(of, offsets[table_id], log) for table_id, of in wanted.items())
+        applied = sum(self._bring_up(of, offsets[table_id], log) for table_id, of in wanted.items())
+        for of in wanted.values():
+            ensure_indexes(self._connection, of.table)
+        return applied
 
     def _bring_up(self, of: TableEvents, offset: Offset, log: TableLog) -> int:
         table = of.table

@@ -5,19 +5,22 @@ plans of INSERT fill them in (`defaults`).
 """
 
 import re
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
-from typing import NamedTuple
+from itertools import count
 
 import msgspec
 from sqlglot import exp
 
 from tailrace.model.errors import LimitExceededError, ReservedTopicError, SqlError
+from tailrace.model.ids import TableId, TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.table import Column, ColumnType, Table
 from tailrace.sql.statements import CreateTableStatement
 from tailrace.sql.tables.database import RESERVED_NAMES, quoted
 from tailrace.sql.tables.decimals import COLLATION
 from tailrace.sql.tables.defaults import checked_default
+from tailrace.sql.tables.indexes import named_checks, unique_indexes
 from tailrace.sql.tables.schema_versions import RowShape
 
 _RESERVED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
@@ -38,15 +41,11 @@ _STORAGE = {
 """Other types are TEXT."""
 
 
-class TableSchema(NamedTuple):
-    """The checked columns and primary key of a table."""
+def checked_table(create: CreateTableStatement, taken: Collection[str], limits: Limits) -> Table:
+    """Check a new table, and return its definition, without what the log gives it. The columns of the key can't be null.
 
-    columns: tuple[Column, ...]
-    primary_key: tuple[str, ...]
-
-
-def checked_schema(create: CreateTableStatement, limits: Limits) -> TableSchema:
-    """Check a new table, and return its columns and key. The columns of the key can't be null."""
+    `taken` are the names of relations in its namespace.
+    """
     if create.name.lower().startswith(RESERVED_NAMES):
         raise ReservedTopicError(f"{create.name!r} is a reserved name; give the table another one")
     if len(create.columns) > limits.table_columns:
@@ -71,7 +70,21 @@ def checked_schema(create: CreateTableStatement, limits: Limits) -> TableSchema:
     key = [_key_column(create, name, columns) for name in create.primary_key]
     for column in key:
         columns[column.name.lower()] = msgspec.structs.replace(column, nullable=False)
-    return TableSchema(tuple(map(checked_default, columns.values())), tuple(column.name for column in key))
+    key_names = tuple(column.name for column in key)
+    base = create.name.rpartition(".")[2]
+    names = {*taken, base, create.key_name or f"{base}_pkey"}
+    uniques = unique_indexes(create.uniques, lambda name: _column(create, name, columns), create.name, key_names, names)
+    return Table(
+        id=TableId(0),
+        name=create.name,
+        columns=_numbered(map(checked_default, columns.values())),
+        primary_key=key_names,
+        changes=TopicId(0),
+        created_ms=0,
+        key_name=create.key_name,
+        checks=named_checks(create.checks, tuple(columns.values()), create.name),
+        indexes=uniques,
+    )
 
 
 def check_column_name(column: Column) -> None:
@@ -85,10 +98,26 @@ def check_column_name(column: Column) -> None:
         raise SqlError(f"{column.name!r} is a column of every change feed; use another name")
 
 
-def _key_column(create: CreateTableStatement, name: str, columns: dict[str, Column]) -> Column:
+def _numbered(columns: Iterable[Column]) -> tuple[Column, ...]:
+    """Return columns whose identities have numbers, under which their last values are kept."""
+    numbers = count(1)
+    return tuple(
+        column
+        if column.identity is None
+        else msgspec.structs.replace(column, identity=msgspec.structs.replace(column.identity, number=next(numbers)))
+        for column in columns
+    )
+
+
+def _column(create: CreateTableStatement, name: str, columns: Mapping[str, Column]) -> Column:
     column = columns.get(name.lower())
     if column is None:
-        raise SqlError(f"the primary key of table {create.name!r} names {name!r}, which is not one of its columns")
+        raise SqlError(f"column {name!r} named in key of table {create.name!r} does not exist", sqlstate="42703")
+    return column
+
+
+def _key_column(create: CreateTableStatement, name: str, columns: Mapping[str, Column]) -> Column:
+    column = _column(create, name, columns)
     if column.type.kind in _NO_KEYS:
         raise SqlError(f"column {name!r} is {column.type} and can't be part of a primary key; use another column")
     return column

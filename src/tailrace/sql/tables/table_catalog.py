@@ -15,7 +15,9 @@ from tailrace.model.table import Column, ColumnType, Table
 from tailrace.sql.statements import Write
 from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.compile import program_of
+from tailrace.sql.tables.constraints import RowChecks
 from tailrace.sql.tables.defaults import TableDefaults
+from tailrace.sql.tables.identities import IdentityNumbers
 from tailrace.sql.tables.planned_writes import PlanCache, PlannedWrite
 from tailrace.sql.tables.programs import CompiledStatement, Program
 
@@ -25,8 +27,12 @@ _CACHED_CHARACTERS = 4 * KIB
 
 
 class TableCatalog:
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, numbers: IdentityNumbers) -> None:
         self._limits = limits
+        self.numbers = numbers
+        """The next numbers of identity columns."""
+        self.checks: dict[str, RowChecks] = {}
+        """The checks of rows by the name of the table."""
         self._tables: dict[str, Table] = {}
         self.events: dict[str, TableEvents] = {}
         """Encoders of events by the name of the table."""
@@ -46,7 +52,8 @@ class TableCatalog:
     def add(self, tables: Iterable[Table]) -> None:
         for table in tables:
             self.events[table.name] = TableEvents(table, self._limits)
-            self.defaults[table.name] = TableDefaults(table)
+            self.defaults[table.name] = TableDefaults(table, self.numbers)
+            self.checks[table.name] = RowChecks(table)
             self.columns.update({(table.name, column.name): column for column in table.columns})
             self._tables[table.name.lower()] = table
         self._clear_programs()
@@ -55,6 +62,8 @@ class TableCatalog:
         self._tables.pop(table.name.lower(), None)
         self.events.pop(table.name, None)
         self.defaults.pop(table.name, None)
+        self.checks.pop(table.name, None)
+        self.numbers.forget(table)
         for column in table.columns:
             self.columns.pop((table.name, column.name), None)
         self._clear_programs()

@@ -12,24 +12,28 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from tailrace.broker.broker import Broker
 from tailrace.broker.tables.change_log import ChangeLog
 from tailrace.model.backoff import Backoff
 from tailrace.model.clock import Clock
-from tailrace.model.errors import UnknownTableError
-from tailrace.model.ids import TableId, TopicId
+from tailrace.model.errors import SqlError, TableExistsError, UnknownTableError
 from tailrace.model.limits import Limits
 from tailrace.model.record import Message
 from tailrace.model.route import Route, RouteSnapshot
-from tailrace.model.table import Table
+from tailrace.model.table import Table, TableIndex
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
 from tailrace.sql.results import Result
-from tailrace.sql.statements import AlterTableStatement, CreateTableStatement, Write
+from tailrace.sql.statements import AlterTableStatement, CreateIndexStatement, CreateTableStatement, Write
 from tailrace.sql.tables.alter import AlteredTable, alter_table
 from tailrace.sql.tables.checkpoints import CheckpointTask
 from tailrace.sql.tables.columnar_copies import FOLDER_NAME, ColumnarCopies
+from tailrace.sql.tables.identities import IdentityNumbers
+from tailrace.sql.tables.indexes import new_index, relation_names
 from tailrace.sql.tables.jobs import (
     AlterJob,
+    IndexJob,
     RouteJob,
     SchemaJob,
     SnapshotJob,
@@ -41,7 +45,7 @@ from tailrace.sql.tables.jobs import (
 )
 from tailrace.sql.tables.readers import StoredRows, TableReaders, TableSnapshot
 from tailrace.sql.tables.rows import rebuild
-from tailrace.sql.tables.schema import checked_schema
+from tailrace.sql.tables.schema import checked_table
 from tailrace.sql.tables.table_catalog import TableCatalog
 from tailrace.sql.tables.table_file import TableFile
 from tailrace.sql.tables.values import StoredValue
@@ -81,7 +85,7 @@ class Tables:
         self._views = broker.views
         self._changes = broker.changes
         self._limits = limits
-        catalog = self._catalog = TableCatalog(limits)
+        catalog = self._catalog = TableCatalog(limits, IdentityNumbers(broker.changes.identity_numbers))
         catalog.add(broker.tables)
         file = TableFile(path, broker.cluster_id)
         self.copies = ColumnarCopies(path.with_name(FOLDER_NAME), file, limits)
@@ -118,19 +122,59 @@ class Tables:
 
     async def create(self, asked: CreateTableStatement) -> Table:
         """Create a table. Raises `TableExistsError` if one of this name exists, even if it has the same columns."""
-        shape = checked_schema(asked, self._limits)
+        taken = relation_names(self._definitions, asked.name.rpartition(".")[0])
+        draft = checked_table(asked, taken, self._limits)
         future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
-        log = partial(self._definitions.create, asked.name, shape.columns, shape.primary_key)
-        draft = Table(
-            id=TableId(0),
-            name=asked.name,
-            columns=shape.columns,
-            primary_key=shape.primary_key,
-            changes=TopicId(0),
-            created_ms=0,
-        )
+        log = partial(self._definitions.create_as, draft)
         self._writer.queue.put(SchemaJob(log, draft, None, future))
         return await future
+
+    async def create_index(self, asked: CreateIndexStatement) -> Table | None:
+        """Make an index of the rows that are there and of those to come. Return `None` if it is there and may be."""
+        taken = relation_names(self._definitions, asked.table.rpartition(".")[0])
+        if asked.name in taken:
+            if asked.if_not_exists:
+                return None
+            raise TableExistsError(f"relation {asked.name!r} already exists", asked.line, asked.column)
+
+        def with_index(table: Table) -> Table:
+            return msgspec.structs.replace(table, indexes=(*table.indexes, new_index(asked, table, taken)))
+
+        table = self._definitions.find(asked.table)
+        if table is None:
+            raise UnknownTableError(f"there is no table {asked.table!r}", asked.line, asked.column)
+        with_index(table)
+        return await self._change_indexes(table.name, with_index)
+
+    def find_index(self, name: str) -> tuple[Table, TableIndex] | None:
+        """Return an index by its name, behind the namespace of its table. Raises `SqlError` if a constraint needs it."""
+        namespace, _, base = name.rpartition(".")
+        for table in self._definitions:
+            if table.name.rpartition(".")[0] != namespace:
+                continue
+            found = next((index for index in table.indexes if index.name == base), None)
+            if found is not None and not found.is_constraint:
+                return table, found
+            if base in table.unique_keys:
+                raise SqlError(
+                    f"cannot drop index {name!r} because constraint {base!r} of table {table.name!r} requires it",
+                    sqlstate="2BP01",
+                )
+        return None
+
+    async def drop_index(self, table: Table, index: TableIndex) -> Table:
+        def without_index(table: Table) -> Table:
+            return msgspec.structs.replace(table, indexes=tuple(one for one in table.indexes if one.name != index.name))
+
+        return await self._change_indexes(table.name, without_index)
+
+    async def _change_indexes(self, name: str, change: Callable[[Table], Table]) -> Table:
+        future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
+        self._writer.queue.put(IndexJob(name, change, self._log_indexes, future))
+        return await future
+
+    async def _log_indexes(self, table: Table, changed: Table) -> Table:
+        return await self._definitions.alter(table, changed, lambda: None)
 
     async def drop(self, name: str, *, cascade: bool = False) -> Table:
         """Drop a table with its rows and its changes, and with `cascade` its routes and views, in one commit."""

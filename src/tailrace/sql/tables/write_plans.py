@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import apsw
 import msgspec
 
-from tailrace.model.errors import ConstraintError, LimitExceededError
+from tailrace.model.errors import LimitExceededError
 from tailrace.model.table import ColumnType, Table
 from tailrace.sql.analysis.errors import CARDINALITY_VIOLATION, UnsupportedError
 from tailrace.sql.analysis.interval_texts import interval_text
@@ -25,11 +25,12 @@ from tailrace.sql.evaluation.output_texts import printer
 from tailrace.sql.results import ResultColumn
 from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.change_recorder import ChangeRecorder
+from tailrace.sql.tables.constraints import ConflictSearch, violation
 from tailrace.sql.tables.database import quoted
 from tailrace.sql.tables.defaults import TableDefaults
 from tailrace.sql.tables.pushdown import UnorderedValueError, pushed_conditions
 from tailrace.sql.tables.schema import delete_sql, insert_sql
-from tailrace.sql.tables.values import UNIQUE_VIOLATION, StoredRow, StoredValue, codec_of, shortest_real, shown, stored
+from tailrace.sql.tables.values import StoredRow, StoredValue, codec_of, shortest_real, stored
 
 _CHECK_EVERY_ROWS = 256
 _ROW_BYTES = 64
@@ -47,6 +48,9 @@ class WriteContext(NamedTuple):
     connection: apsw.Connection
     events: TableEvents
     recorder: ChangeRecorder
+    defaults: TableDefaults
+    check_rows: Callable[[Sequence[StoredRow]], None]
+    """Raises if a row breaks a check of its table."""
     check: Callable[[], None]
     """Raises if the statement must stop. Called every few rows."""
     max_bytes: int
@@ -92,7 +96,6 @@ class InsertPlan(WritePlan):
             raise UnsupportedError("INSERT ... SELECT is not planned here")
         places = [self._rows.places[name] for name in write.columns]
         layout = _Layout(table, {}, width=0)
-        self._defaults = TableDefaults(table)
         self._values = [
             [(at, None if value is None else compile_expression(value, layout)) for at, value in zip(places, row, strict=True)]
             for row in write.rows
@@ -104,12 +107,13 @@ class InsertPlan(WritePlan):
             width = len(table.columns)
             both = _Layout(table, {write.target: 0, write.conflict.excluded: width}, width=2 * width)
             self._change = _RowChange(write.conflict.assignments, table, self._rows, both)
+            self._arbiters = ConflictSearch(table, write.conflict.columns)
             self._where = None if write.conflict.where is None else compile_expression(write.conflict.where, both)
             self._load_both = self._rows.loader(both.used)
 
     def run(self, context: WriteContext, parameters: Sequence[object], now: datetime) -> WriteOutcome:
         tail = (*parameters, now)
-        rows = [self._row(values, tail) for values in self._values]
+        rows = [self._row(context, values, tail) for values in self._values]
         returned: list[tuple[object, ...]] = []
         affected = 0
         seen: set[StoredRow] = set()
@@ -118,8 +122,10 @@ class InsertPlan(WritePlan):
                 context.check()
             old = None
             if self._conflict is not None:
-                key = tuple(context.events.key_of(new))
-                old = self._rows.get(context.connection, key)
+                # PostgreSQL checks a row before it looks for a conflict.
+                context.check_rows([new])
+                old = self._arbiters.find(context.connection, new)
+                key = tuple(context.events.key_of(new if old is None else old))
                 if old is not None:
                     if not self._conflict.assignments:
                         continue
@@ -140,20 +146,23 @@ class InsertPlan(WritePlan):
             self._returned(old, new, tail, returned)
         return WriteOutcome(affected, returned)
 
-    def _row(self, values: Sequence[tuple[int, Evaluate | None]], tail: Sequence[Any]) -> tuple[StoredValue, ...]:
+    def _row(
+        self, context: WriteContext, values: Sequence[tuple[int, Evaluate | None]], tail: Sequence[Any]
+    ) -> tuple[StoredValue, ...]:
         row: list[StoredValue] = [None] * len(self.table.columns)
         for at, evaluate in values:
             column = self.table.columns[at]
-            row[at] = self._defaults.of(at, tail[-1]) if evaluate is None else stored(evaluate(tail), column)
+            row[at] = context.defaults.of(at, tail[-1]) if evaluate is None else stored(evaluate(tail), column)
         for at in self._missing:
-            row[at] = self._defaults.of(at, tail[-1])
+            row[at] = context.defaults.of(at, tail[-1])
         return tuple(row)
 
     def _insert(self, context: WriteContext, new: tuple[StoredValue, ...]) -> None:
+        context.check_rows([new])
         try:
             context.connection.execute(self._insert_sql, new)
-        except apsw.ConstraintError:
-            raise duplicate_key(self.table, context.events.key_of(new)) from None
+        except apsw.ConstraintError as error:
+            raise violation(error, self.table, new) from None
         context.recorder.changed(context.events, None, new)
 
 
@@ -206,15 +215,6 @@ def plan_write(write: AnalyzedWrite, table: Table) -> WritePlan:
         case AnalyzedDelete():
             return DeletePlan(write, table)
     raise UnsupportedError("this statement can't write to a table")
-
-
-def duplicate_key(table: Table, key: StoredRow) -> ConstraintError:
-    """Return the error for a row whose key exists already."""
-    named = ", ".join(f"{name} = {shown(value)}" for name, value in zip(table.primary_key, key, strict=True))
-    return ConstraintError(
-        f"table {table.name!r} already has a row with {named}; use ON CONFLICT to say what to do then",
-        sqlstate=UNIQUE_VIOLATION,
-    )
 
 
 class _Layout:
@@ -280,7 +280,6 @@ class _RowChange:
 
     def __init__(self, assignments: Sequence[Assignment], table: Table, rows: _TableColumns, layout: _Layout) -> None:
         self._table = table
-        self._defaults = TableDefaults(table)
         self._assigned = [
             (rows.places[one.column], None if one.value is None else compile_expression(one.value, layout))
             for one in assignments
@@ -298,17 +297,18 @@ class _RowChange:
         new = list(old)
         for at, evaluate in self._assigned:
             column = self._table.columns[at]
-            new[at] = self._defaults.of(at, values[-1]) if evaluate is None else stored(evaluate(values), column)
+            new[at] = context.defaults.of(at, values[-1]) if evaluate is None else stored(evaluate(values), column)
         events, row = context.events, tuple(new)
         key = tuple(events.key_of(old))
-        if not self._changes_key or tuple(events.key_of(row)) == key:
-            context.connection.execute(self._update_sql, (*(row[at] for at in self._places), *key))
-        else:
-            context.connection.execute(self._delete_sql, key)
-            try:
+        context.check_rows([row])
+        try:
+            if not self._changes_key or tuple(events.key_of(row)) == key:
+                context.connection.execute(self._update_sql, (*(row[at] for at in self._places), *key))
+            else:
+                context.connection.execute(self._delete_sql, key)
                 context.connection.execute(self._insert_sql, row)
-            except apsw.ConstraintError:
-                raise duplicate_key(self._table, events.key_of(row)) from None
+        except apsw.ConstraintError as error:
+            raise violation(error, self._table, row) from None
         context.recorder.changed(events, old, row)
         return row
 

@@ -20,6 +20,7 @@ from tailrace.sql.tables.database import failure_of
 from tailrace.sql.tables.group_commit import TableGroupCommit
 from tailrace.sql.tables.jobs import (
     AlterJob,
+    IndexJob,
     JobQueue,
     JobReplies,
     RebuildJob,
@@ -127,6 +128,8 @@ class TableWriter:
                     self._change_schema(job)
                 case AlterJob():
                     self._alter(job)
+                case IndexJob():
+                    self._change_indexes(job)
                 case RouteJob():
                     self._add_route(job)
                 case SnapshotJob():
@@ -190,6 +193,31 @@ class TableWriter:
                 return
         killpoint("change.applied")
         self._replies.done(job, altered.table)
+
+    def _change_indexes(self, job: IndexJob) -> None:
+        """Make or drop indexes, in a transaction that is committed when the log has the new definition."""
+        connection = self._storage.connection
+        try:
+            table = self._catalog.find(job.table)
+            if table is None:
+                raise UnknownTableError(f"there is no table {job.table!r}")
+            changed = job.change(table)
+            connection.change_indexes(changed)
+            killpoint("change.made")
+            asyncio.run_coroutine_threadsafe(job.log(table, changed), self._loop).result()
+        except Exception as error:  # noqa: BLE001  errors of SQLite and of the log are for the client
+            connection.roll_back()
+            self._replies.reject([job], self._storage.failure(error))
+            return
+        killpoint("change.logged")
+        self._catalog.replace(table, changed)
+        try:
+            connection.commit({})
+        except Exception as error:  # noqa: BLE001  the log has the change, whatever the error of SQLite is
+            if not self._storage.catch_up(error, [job]):
+                return
+        killpoint("change.applied")
+        self._replies.done(job, changed)
 
     def _add_route(self, job: RouteJob) -> None:
         """Add a route in this thread, because changes on their way to the log do not know of the route yet."""

@@ -5,13 +5,14 @@ Everything here runs in the writer's thread.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import NamedTuple
 
 import apsw
 import msgspec
 
 from tailrace.model.clock import Clock
-from tailrace.model.errors import ConstraintError, UnknownTableError
+from tailrace.model.errors import ConstraintError, UnknownTableError, UnsupportedSqlError
 from tailrace.model.ids import Offset, TableId
 from tailrace.model.limits import Limits
 from tailrace.model.route import RouteSnapshot
@@ -24,8 +25,10 @@ from tailrace.sql.tables.alter import AlteredTable
 from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.change_recorder import ChangeRecorder
 from tailrace.sql.tables.columnar_copies import ColumnarCopies
+from tailrace.sql.tables.constraints import violation
 from tailrace.sql.tables.database import abandon, allow, open_writer
 from tailrace.sql.tables.functions import register_functions
+from tailrace.sql.tables.indexes import ensure_indexes
 from tailrace.sql.tables.jobs import TableStatement, WriteJob
 from tailrace.sql.tables.planned_writes import PlannedWrite, failure_at, parameter_value
 from tailrace.sql.tables.programs import (
@@ -46,7 +49,7 @@ from tailrace.sql.tables.rows import TableLog, TableRows
 from tailrace.sql.tables.schema import delete_all_sql
 from tailrace.sql.tables.table_catalog import TableCatalog
 from tailrace.sql.tables.table_file import TableFile, check_sealed, judged
-from tailrace.sql.tables.values import UNIQUE_VIOLATION, StoredValue, shown
+from tailrace.sql.tables.values import StoredValue
 from tailrace.sql.tables.write_plans import WriteContext, WritePlan
 
 _SAVEPOINT = "client"
@@ -81,7 +84,7 @@ class WriterConnection:
         self._rows = TableRows(connection)
         self._guard = StatementGuard(connection, clock, limits)
         register_functions(connection, catalog.columns, catalog.types, self._guard.now_ms)
-        self.recorder = ChangeRecorder(catalog.events, limits)
+        self.recorder = ChangeRecorder(catalog.events, limits, catalog.checks)
         self._reached: dict[TableId, Offset] = {}
         self._durable: dict[TableId, Offset] | None = None
         self._wal_pages = 0
@@ -152,6 +155,7 @@ class WriterConnection:
         TableEvents(table, self._limits)
         self._execute_internal("BEGIN IMMEDIATE")
         self._rows.create(table)
+        ensure_indexes(self._connection, table)
         self._execute_internal("ROLLBACK")
 
     def change_schema(self, table: Table, drops: tuple[TableId, str] | None) -> None:
@@ -161,6 +165,7 @@ class WriterConnection:
             self._rows.drop(*drops)
         else:
             self._rows.create(table)
+            ensure_indexes(self._connection, table)
         with self._copies.committing(lambda _: ()):
             self._execute_internal("COMMIT")
         self._reached = self._rows.offsets()
@@ -188,6 +193,23 @@ class WriterConnection:
         finally:
             self._guard.stop()
             self._connection.preupdate_hook(self.recorder.hook)
+
+    def change_indexes(self, table: Table) -> None:
+        """Make the indexes of a table what its definition says, in a new transaction. Raises if rows break a unique one."""
+        self._execute_internal("BEGIN IMMEDIATE")
+        self.recorder.begin(0, {})
+        self._guard.start()
+        try:
+            ensure_indexes(self._connection, table)
+            check_sealed(self._connection)
+        except apsw.ConstraintError as error:
+            raise violation(error, table) from None
+        except apsw.InterruptError as error:
+            if self._guard.rejection is not None:
+                raise self._guard.rejection from error
+            raise
+        finally:
+            self._guard.stop()
 
     @property
     def was_preempted(self) -> bool:
@@ -297,6 +319,12 @@ class WriterConnection:
                 table = self._catalog.find(name)
                 if table is None:
                     raise UnknownTableError(f"there is no table {name!r}", statement.line, statement.column)
+                if statement.restart_identity and any(column.identity is not None for column in table.columns):
+                    raise UnsupportedSqlError(
+                        f"RESTART IDENTITY is not supported: table {table.name!r} never gives out a number twice",
+                        statement.line,
+                        statement.column,
+                    )
                 self._connection.execute(delete_all_sql(table))
                 self.recorder.truncated(self._catalog.events[table.name])
         finally:
@@ -306,14 +334,17 @@ class WriterConnection:
     def _run_plans(self, program: PlannedWrite, given: Sequence[Parameters]) -> Result:
         """Run a planned statement once for each set of parameters."""
         cache = self._catalog.plans(program)
+        now = self._now()
+        name = program.table.name
         context = WriteContext(
             self._connection,
-            self._catalog.events[program.table.name],
+            self._catalog.events[name],
             self.recorder,
+            self._catalog.defaults[name],
+            partial(self._catalog.checks[name].check_all, now=now),
             self._guard.check,
             self._limits.frame_bytes,
         )
-        now = self._now()
         affected = 0
         rows: list[tuple[object, ...]] = []
         plan: WritePlan | None = None
@@ -385,20 +416,15 @@ class WriterConnection:
         """
         connection = self._connection
         of = self._catalog.events[program.table.name]
+        self._catalog.checks[program.table.name].check_all(rows, self._now())
         self.recorder.inserted(of, rows)
         before = connection.total_changes()
         connection.preupdate_hook(None)
         try:
             connection.executemany(program.sql, rows)
-        except apsw.ConstraintError:
+        except apsw.ConstraintError as why:
             number = connection.total_changes() - before
-            failed = rows[number]
-            key = zip(program.table.primary_key, of.key_of(failed), strict=True)
-            key_text = ", ".join(f"{name} = {shown(value)}" for name, value in key)
-            error = ConstraintError(
-                f"table {program.table.name!r} already has a row with {key_text}; use ON CONFLICT to say what to do then",
-                sqlstate=UNIQUE_VIOLATION,
-            )
+            error = violation(why, program.table, rows[number])
             error.row = number
             raise error from None
         finally:

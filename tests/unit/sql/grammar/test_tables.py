@@ -149,8 +149,12 @@ def test_many_tables_are_dropped() -> None:
         ("CREATE TABLE t (a int, PRIMARY KEY (a, a))", "42701", "column 'a' is in the primary key twice"),
         ("CREATE TABLE t (a int) WITH (x = 1)", "0A000", "WITH of CREATE TABLE is not supported"),
         ("CREATE TABLE t (a int DEFAULT ?)", "0A000", "line 1, column 31: a definition can't have parameters"),
-        ("CREATE TEMP TABLE t (a int)", "0A000", "CREATE TEMP is not supported; expected CREATE TABLE or TOPIC"),
-        ("CREATE TABEL t (a int)", "0A000", "CREATE TABEL is not supported; expected CREATE TABLE or TOPIC; did you mean"),
+        ("CREATE TEMP TABLE t (a int)", "0A000", "CREATE TEMP is not supported; expected CREATE TABLE or INDEX or TOPIC"),
+        (
+            "CREATE TABEL t (a int)",
+            "0A000",
+            "CREATE TABEL is not supported; expected CREATE TABLE or INDEX or TOPIC; did you mean",
+        ),
     ],
 )
 def test_an_error_says_where_and_what_was_expected(text: str, sqlstate: str, message: str) -> None:

@@ -92,7 +92,6 @@ async def test_every_type_of_key_is_found_alike(tmp_path: Path, kind: str) -> No
         ("SELECT v FROM t WHERE id = ?", [None]),
         ("SELECT v FROM t WHERE id = ?", [1 << 70]),
         ("SELECT v FROM t WHERE id = 1.0", []),
-        ("SELECT v FROM t WHERE id = 1 AND v = 'one'", []),
         ("SELECT v FROM t WHERE id = 1 LIMIT 1", []),
         ("SELECT v || '' AS v FROM t WHERE id = 1", []),
         ("SELECT x.v FROM t AS x WHERE id = 1", []),
@@ -106,3 +105,37 @@ async def test_other_queries_are_left_to_the_general_way(tmp_path: Path, text: s
         await sql.run("CREATE TABLE t (id integer PRIMARY KEY, v text)")
         await sql.run("INSERT INTO t VALUES (1, 'one')")
         await both(sql, text, params, is_fast=False)
+
+
+@on_loop
+async def test_rows_by_an_index_are_found_alike(tmp_path: Path) -> None:
+    async with running_tables(tmp_path) as sql:
+        await sql.run("CREATE TABLE t (id integer PRIMARY KEY, u varchar(9) UNIQUE, a integer, b text, c text)")
+        await sql.run("CREATE INDEX ON t (a, b DESC)")
+        await sql.run(
+            "INSERT INTO t VALUES (?, ?, ?, ?, ?)",
+            [[number, f"u{number}", number % 7, f"b{number % 3}", None] for number in range(60)],
+        )
+        for text, params in (
+            ("SELECT * FROM t WHERE u = 'u3'", []),
+            ("SELECT id FROM t WHERE u = ?", ["u3   "]),
+            ("SELECT id FROM t WHERE u = ? AND b = 'b0'", ["u3"]),
+            ("SELECT id FROM t WHERE id = 3 AND b = 'b1'", []),
+            ("SELECT id, b FROM t WHERE a = 4", []),
+            ("SELECT id FROM t WHERE a = 4 AND b = ?", ["b1"]),
+            ("SELECT id FROM t WHERE a = 99", []),
+        ):
+            await both(sql, text, list(params))
+        for text in ("SELECT id FROM t WHERE b = 'b1'", "SELECT id FROM t WHERE c = 'x'", "SELECT id FROM t WHERE u = 3"):
+            (query,) = parse(text)
+            assert isinstance(query, Query)
+            assert PointSelects(sql.broker.tables.find).bind(query, []) is None
+
+
+@on_loop
+async def test_many_rows_of_an_index_are_left_to_the_general_way(tmp_path: Path) -> None:
+    async with running_tables(tmp_path) as sql:
+        await sql.run("CREATE TABLE t (id integer PRIMARY KEY, a integer)")
+        await sql.run("CREATE INDEX ON t (a)")
+        await sql.run("INSERT INTO t VALUES (?, 1)", [[number] for number in range(50)])
+        assert len((await both(sql, "SELECT id FROM t WHERE a = 1", [])).rows) == 50
