@@ -73,7 +73,9 @@ class PythonEvaluator:
             return Failure(error.sqlstate, error.message)
         except Exception as error:  # noqa: BLE001
             return Failure(None, f"{type(error).__name__}: {error}", is_crash=True)
-        return Answer([AnswerColumn("value", _type_name(expression.type))], [[_shown(one, expression.type)] for one in values])
+        return Answer(
+            [AnswerColumn("value", _type_name(expression.type))], [[shown_value(one, expression.type)] for one in values]
+        )
 
 
 def _value(value: Any, sql_type: SqlType) -> Any:
@@ -89,11 +91,11 @@ def _value(value: Any, sql_type: SqlType) -> Any:
     return value
 
 
-def _shown(value: Any, sql_type: SqlType) -> Any:
+def shown_value(value: Any, sql_type: SqlType) -> Any:
     if value is None:
         return None
     if sql_type.is_array:
-        return [_shown(item, sql_type.element) for item in value]
+        return [shown_value(item, sql_type.element) for item in value]
     if sql_type.name in ("json", "jsonb"):
         return json.loads(value)
     if isinstance(value, Interval):

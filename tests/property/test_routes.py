@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.limits import DEFAULT_LIMITS
-from tailrace.sql.routes.dry_run import DryRunOutcome, dry_run
+from tailrace.sql.routes.dry_run import dry_run
+from tailrace.sql.routes.evaluation import RouteOutcome
 from tests.support.route_cases import TABLE, Images, Writer, checked, event, hard_rows, random_row
 
 ROWS = hard_rows()
 
 
-def outcomes(condition: str, random: Random) -> list[DryRunOutcome]:
+def outcomes(condition: str, random: Random) -> list[RouteOutcome]:
     route = checked(condition, operations=("update",))
     changes = [event(Images(random_row(random), row), "update") for row in ROWS]
     return dry_run(route, TABLE, changes, DEFAULT_LIMITS)

@@ -6,11 +6,13 @@ that would compile it differently does not change existing routes. `dialect` say
 """
 
 import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from tailrace.model.ids import Cursor, RouteId, TableId, TopicId
+from tailrace.model.table import ColumnType
 
 Operation = Literal["insert", "update", "delete"]
 ChangeKind = Literal["insert", "update", "delete", "read", "truncate"]
@@ -30,6 +32,20 @@ _CELL = re.compile(r"'(?:\\.|[^'\\])*'|\b(?:old|new)\.`((?:[^`]|``)*)`|`(?:[^`]|
 """A string, a column of `old` or `new`, or another name in Spark's SQL."""
 
 
+class RouteInPython(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """The expressions of a route for Python, which decides on a change where Spark's SQL can't."""
+
+    columns: Mapping[str, ColumnType] = {}
+    """The columns that the expressions use, as they were when the route was created."""
+    where: str | None = None
+    """The condition, just as it was written."""
+    partition_by: tuple[str, ...] = ()
+    conjuncts: tuple[int, ...] = ()
+    """The parts of the condition, joined by AND, that Spark's SQL leaves out, counted from 0 in the order of the text."""
+    has_own_keys: bool = False
+    """Whether Spark's SQL leaves out the partition expressions."""
+
+
 class RouteSql(msgspec.Struct, frozen=True, kw_only=True):
     """A route compiled to Spark's SQL over the structs `old` and `new`, which hold the two images of a row.
 
@@ -43,15 +59,21 @@ class RouteSql(msgspec.Struct, frozen=True, kw_only=True):
     failure: str = "FALSE"
     """True if the route can't be evaluated for a change, else false. It is never null."""
     key: str | None = None
-    """The record key as text. `None` uses the key of the change."""
+    """The record key as text. `None` uses the key of the change, unless Python makes the keys."""
+    python: RouteInPython | None = None
+    """If it is given, Python evaluates the whole route where `failure` is true, and what is left out where `condition` is."""
+
+    @property
+    def has_key(self) -> bool:
+        """Return whether the route defines the keys of its records."""
+        return self.key is not None or (self.python is not None and self.python.has_own_keys)
 
     @property
     def columns(self) -> frozenset[str]:
         """The columns of the table that the expressions use."""
         texts = (self.condition, self.failure, self.key or "")
-        return frozenset(
-            found[1].replace("``", "`") for text in texts for found in _CELL.finditer(text) if found[1] is not None
-        )
+        by_spark = (found[1].replace("``", "`") for text in texts for found in _CELL.finditer(text) if found[1] is not None)
+        return frozenset((*by_spark, *(self.python.columns if self.python is not None else ())))
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,7 +7,12 @@ one died.
 import gc
 from importlib import import_module
 
-_TASK_MODULES = ("pyspark.worker", "tailrace.pipeline.table_changes", "tailrace.pipeline.routed_steps")
+_TASK_MODULES = (
+    "pyspark.worker",
+    "tailrace.pipeline.table_changes",
+    "tailrace.pipeline.routed_steps",
+    "tailrace.pipeline.python_conditions",
+)
 
 
 def load_kernels() -> None:

@@ -6,7 +6,8 @@ table, and a slot holds whatever cell of that table was assigned to it. A query 
 that name other cells need a new query.
 
 The result of a route for a change takes two bits: it matches, or it can't be evaluated. The bits of all routes are packed into
-a few integer columns.
+a few integer columns. Where a route has parts that Spark can't compute, `python_conditions` decides on what these bits leave
+open.
 """
 
 import re
@@ -50,7 +51,8 @@ class RouteBits(NamedTuple):
     word: str
     shift: int
     key: str | None
-    """The column with the keys of its records, if the route defines them."""
+    """The column with the keys of its records, if the route defines them. Where Python makes them, the plan has no such
+    column."""
 
 
 class RoutingPlan:
@@ -58,14 +60,16 @@ class RoutingPlan:
 
     def __init__(self, routes: Sequence[Route], slots: "CellSlots") -> None:
         self.routes = routes
-        self.bits = [bits_of(number, route.sql.key is not None) for number, route in enumerate(routes)]
+        self.bits = [bits_of(number, route.sql.has_key) for number, route in enumerate(routes)]
         words: dict[str, list[str]] = {}
         keys = []
         for route, (word, shift, key) in zip(routes, self.bits, strict=True):
             sql = _SlotSql(route, slots)
             words.setdefault(word, []).append(_bits_sql(route, sql, shift))
-            if key is not None:
-                keys.append(F.expr(f"CASE WHEN {_applies_sql(route)} AND ({sql.condition}) THEN {sql.key} END").alias(key))
+            if key is not None and route.sql.key is not None:
+                keys.append(
+                    F.expr(f"CASE WHEN {_applies_sql(route)} AND ({sql.condition}) THEN {sql.key} END").alias(key or "")
+                )
         self._columns: list[Column] = [F.expr(" | ".join(bits)).alias(word) for word, bits in words.items()]
         self._columns += [*keys, F.col("step")]
 

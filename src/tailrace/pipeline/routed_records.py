@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from tailrace.pipeline.plan import FAILED, MATCHED, OPERATIONS, RouteBits
 from tailrace.pipeline.staging import RecordRows
 from tailrace.wire.routing import ChangeEvent, payload_of
 
+if TYPE_CHECKING:
+    from tailrace.sql.routes.evaluation import AnalyzedRoute
+
 Places = npt.NDArray[np.int64]
 
 
@@ -30,6 +33,8 @@ class RouteTarget(NamedTuple):
     table: str
     payload: PayloadMode
     bits: RouteBits
+    python: "AnalyzedRoute | None" = None
+    """What Python evaluates of it."""
 
 
 class RouteMatches(NamedTuple):

@@ -29,7 +29,7 @@ from tailrace.pipeline.errors import is_topic_gone
 from tailrace.pipeline.plan import FAILED, MATCHED
 from tailrace.pipeline.routed_records import MatchColumns, Places, RouteMatches, RouteResults, RouteTarget
 from tailrace.pipeline.staging import LayeredBatch, RecordEncoder, RecordRows, Stager, TopicShape, over_batch, over_limits
-from tailrace.pipeline.steps import STEP_BATCHES, STEP_BYTES, STEP_ROWS, EvaluatedStep, StepMerger
+from tailrace.pipeline.steps import STEP_BATCHES, STEP_BYTES, STEP_ROWS, EvaluatedStep, StepMerger, evaluated_steps
 from tailrace.wire.compression import Compression
 from tailrace.wire.routing import ChangeEvent
 from tailrace.wire.staged_chunks import StagedBatch
@@ -103,9 +103,11 @@ class RoutedSteps:
         # Imported here, because Spark imports this module in many processes that route nothing, and the compiled loop is slow
         # to load.
         from tailrace.pipeline.layers import layers_of
+        from tailrace.pipeline.python_conditions import PythonConditions
 
         self._layers_of = layers_of
         self._merger = StepMerger(sorted({target.bits.word for target in targets}), max_bytes, max_rows)
+        self._conditions = PythonConditions(targets)
         self._max_batches = max_batches
         self._encoder = encoder
         self._letters = letters
@@ -119,7 +121,7 @@ class RoutedSteps:
 
     def route(self, rows: Iterator[pa.RecordBatch]) -> Iterator[RoutedStep]:
         """Yield the record batches of each step. `rows` come out of a `RoutingPlan`."""
-        for step in self._merger.merged(rows):
+        for step in self._merger.merged(map(self._conditions.decided, evaluated_steps(rows))):
             yield from self._routed(step)
 
     def _routed(self, step: EvaluatedStep) -> Iterator[RoutedStep]:

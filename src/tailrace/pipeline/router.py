@@ -30,6 +30,7 @@ from tailrace.pipeline.connection import RETRY_SECONDS, ServerAddress, ServerCon
 from tailrace.pipeline.errors import PipelineError
 from tailrace.pipeline.lease import RouterLease, error_line
 from tailrace.pipeline.plan import CellSlots, RoutingPlan, slots_of, wanted_cells
+from tailrace.pipeline.python_conditions import targets_of
 from tailrace.pipeline.routed_records import RouteTarget
 from tailrace.pipeline.routed_steps import STAGED_SCHEMA, stage_routed
 from tailrace.pipeline.session import worker_failure
@@ -88,6 +89,8 @@ class Router:
         self._slots = CellSlots()
         """The slots of the running query."""
         self._plan = RoutingPlan([], self._slots)
+        self._targets: list[RouteTarget] = []
+        """The routes of the plan."""
         self._failure: BaseException | None = None
         """The error of the batch, before Spark wraps it."""
         self._between_batches = threading.Event()
@@ -136,7 +139,7 @@ class Router:
         self._failure = None
         with self._connect() as connection:
             self._slots = slots_of(_fetch_routes(connection))
-        self._plan = RoutingPlan([], self._slots)
+        self._plan, self._targets = RoutingPlan([], self._slots), []
         frame = self._source.frame(self._spark, self._lease.epoch, self._slots)
         with self._checkpoint() as folder:
             writer = frame.writeStream.foreachBatch(self._route).option("checkpointLocation", str(folder))
@@ -169,7 +172,7 @@ class Router:
             with self._connect() as connection:
                 plan = self._plan_for(_fetch_routes(connection))
                 killpoint("route.before")
-                rows = plan.apply(changes).mapInArrow(self._stage(plan), STAGED_SCHEMA).collect()
+                rows = plan.apply(changes).mapInArrow(self._stage(), STAGED_SCHEMA).collect()
                 killpoint("route.staged")
                 tasks = [StagedTask(row.stage, row.parts, row.records) for row in rows if row.parts]
                 if tasks:
@@ -190,14 +193,11 @@ class Router:
             if not self._slots.cover(wanted_cells(routes)):
                 raise _OtherCellsError("routes name cells that this query does not read; the next query will")
             self._plan = RoutingPlan(routes, self._slots)
+            self._targets = targets_of(self._plan)
         return self._plan
 
-    def _stage(self, plan: RoutingPlan) -> Callable[..., Iterator[object]]:
-        targets = [
-            RouteTarget(route.id, route.topic, route.topic_name, route.table_name, route.payload, bits)
-            for route, bits in zip(plan.routes, plan.bits, strict=True)
-        ]
-        return stage_routed(targets, self._settings.server, ROUTER, self._settings.retry_seconds)
+    def _stage(self) -> Callable[..., Iterator[object]]:
+        return stage_routed(self._targets, self._settings.server, ROUTER, self._settings.retry_seconds)
 
     def _connect(self) -> ServerConnection:
         """Open a new connection for each batch, because a batch of a query that was given up may still be running."""

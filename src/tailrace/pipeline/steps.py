@@ -165,11 +165,11 @@ class StepMerger:
         self._max_bytes = max_bytes
         self._max_rows = max_rows
 
-    def merged(self, rows: Iterator[pa.RecordBatch]) -> Iterator[EvaluatedStep]:
+    def merged(self, steps: Iterator[EvaluatedStep]) -> Iterator[EvaluatedStep]:
         """Yield as few steps as possible. A step that is too large by itself stays as it is."""
         waiting: list[EvaluatedStep] = []
         rows_waiting = bytes_waiting = 0
-        for step in evaluated_steps(rows):
+        for step in steps:
             # A change that matches no route is held in memory as long as any other.
             routes = np.maximum(self._route_counts(step), 1)
             more_rows, more_bytes = int(routes.sum()), int(routes @ _sizes(step.changes))

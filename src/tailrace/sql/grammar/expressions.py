@@ -58,5 +58,9 @@ def located_error(
     """Return an error at a byte of what was parsed, or at the beginning of the expression."""
     if location < 0:
         return kind(message, text.line, text.column, sqlstate=sqlstate)
-    index = len(text.text.encode()[: max(0, location - len(_HEAD))].decode(errors="ignore"))
-    return kind(message, *text.position(index), sqlstate=sqlstate)
+    return kind(message, *text.position(index_in(text.text, location)), sqlstate=sqlstate)
+
+
+def index_in(text: str, location: int) -> int:
+    """Return the index of a character, from its place in what was parsed."""
+    return len(text.encode()[: max(0, location - len(_HEAD))].decode(errors="ignore"))

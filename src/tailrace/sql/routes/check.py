@@ -13,11 +13,11 @@ from tailrace.model.errors import LimitExceededError, SqlError, UnsupportedSqlEr
 from tailrace.model.limits import Limits
 from tailrace.model.route import Operation
 from tailrace.model.suggestions import did_you_mean
-from tailrace.model.table import Table
+from tailrace.model.table import ColumnType, Table
 from tailrace.sql.analysis.errors import SYNTAX_ERROR, UNDEFINED_FUNCTION, AnalysisError, UnsupportedError
 from tailrace.sql.analysis.expressions import ExpressionAnalyzer
 from tailrace.sql.analysis.scope import Scope
-from tailrace.sql.analysis.tree import Aggregate, ColumnReference, Expression
+from tailrace.sql.analysis.tree import Aggregate, ColumnReference, CurrentTime, Expression, Logical
 from tailrace.sql.analysis.types import of_column
 from tailrace.sql.grammar.expressions import located_error, parse_tree
 from tailrace.sql.statements import ExpressionText
@@ -28,7 +28,19 @@ the operation leaves or removes."""
 _MAX_DEPTH = 60
 _TOKENS_PER_EXPRESSION = 4
 _VOLATILE_FUNCTIONS = frozenset(
-    ("clock_timestamp", "gen_random_uuid", "nextval", "now", "random", "statement_timestamp", "transaction_timestamp")
+    (
+        "clock_timestamp",
+        "gen_random_uuid",
+        "nextval",
+        "now",
+        "random",
+        "random_normal",
+        "statement_timestamp",
+        "timeofday",
+        "transaction_timestamp",
+        "uuidv4",
+        "uuidv7",
+    )
 )
 """Functions whose result can change from call to call."""
 _INSTEAD = {
@@ -58,26 +70,53 @@ def check_route(
 ) -> CheckedRoute:
     """Analyze the expressions of a route. Raises `SqlError` with the position of what is wrong."""
     _check_names(table)
-    scope = _RouteScope(table, operations, has_snapshot)
+    _check_size(sum(text.tokens for text in (*partition_by, *_given(where))) // _TOKENS_PER_EXPRESSION, limits)
+    columns = {column.name: column.type for column in table.columns}
+    checked = analyze_route(where, partition_by, operations, table.name, columns, has_snapshot=has_snapshot)
+    _check_size(sum(1 for one in (*checked.keys, *_given(checked.where)) for _ in one.walk()), limits)
+    for text, key in zip(partition_by, checked.keys, strict=True):
+        if not columns_of(key):
+            raise located_error(text, key.location, "a constant would send everything to one partition; name a column")
+    return checked
+
+
+def analyze_route(
+    where: ExpressionText | None,
+    partition_by: Sequence[ExpressionText],
+    operations: Sequence[Operation],
+    table_name: str,
+    columns: Mapping[str, ColumnType],
+    *,
+    has_snapshot: bool = False,
+) -> CheckedRoute:
+    """Analyze the expressions of a route, which may be stored, over the columns that its table had when it was added."""
+    scope = _RouteScope(table_name, columns, operations, has_snapshot)
     analyzer = ExpressionAnalyzer(())
-    texts = (*partition_by, *([where] if where is not None else []))
-    _check_size(sum(text.tokens for text in texts) // _TOKENS_PER_EXPRESSION, limits)
+    texts = (*partition_by, *_given(where))
 
     def analyzed(text: ExpressionText) -> Expression:
         node = parse_tree(text)
         _check_parse_tree(node)
         found = analyzer.analyze(node, scope)
         found = analyzer.as_boolean(found, "WHERE") if text is where else analyzer.settle(found)
-        _check_aggregates(found)
+        _check_parts(found)
         return found
 
     found = [located(text, partial(analyzed, text)) for text in texts]
-    _check_size(sum(1 for one in found for _ in one.walk()), limits)
-    keys = found[: len(partition_by)]
-    for text, key in zip(partition_by, keys, strict=True):
-        if not columns_of(key):
-            raise located_error(text, key.location, "a constant would send everything to one partition; name a column")
-    return CheckedRoute(found[-1] if where is not None else None, tuple(keys), texts)
+    return CheckedRoute(found[-1] if where is not None else None, tuple(found[: len(partition_by)]), texts)
+
+
+def _given(found: Found | None) -> list[Found]:
+    return [] if found is None else [found]
+
+
+def conjuncts_of(node: Expression | None) -> tuple[Expression, ...]:
+    """Return the parts of a condition that must all be true; none if there is no condition."""
+    if node is None:
+        return ()
+    if isinstance(node, Logical) and node.operator == "and":
+        return tuple(part for argument in node.arguments for part in conjuncts_of(argument))
+    return (node,)
 
 
 def _check_size(count: int, limits: Limits) -> None:
@@ -91,20 +130,22 @@ def _check_size(count: int, limits: Limits) -> None:
 class _RouteScope(Scope):
     """The columns of the table, bare and behind OLD and NEW. Their names are found in any case."""
 
-    def __init__(self, table: Table, operations: Sequence[Operation], has_snapshot: bool) -> None:
+    def __init__(
+        self, table_name: str, columns: Mapping[str, ColumnType], operations: Sequence[Operation], has_snapshot: bool
+    ) -> None:
         super().__init__()
-        self._table = table
+        self._table_name = table_name
         self._operations = frozenset(operations)
         self._has_snapshot = has_snapshot
-        self._columns = {column.name.lower(): column for column in table.columns}
+        self._columns = {name.lower(): (name, type_) for name, type_ in columns.items()}
 
     def find(self, name: str, qualifier: str | None, location: int) -> Expression:
         relation = self._relation(name, qualifier, location)
         column = self._columns.get(name.lower())
         if column is None:
-            hint = did_you_mean(name, (known.name for known in self._columns.values()))
-            raise AnalysisError("42703", f"table {self._table.name!r} has no column {name!r}{hint}", location)
-        return ColumnReference(of_column(column.type), relation, column.name, location=location)
+            hint = did_you_mean(name, (known for known, _ in self._columns.values()))
+            raise AnalysisError("42703", f"table {self._table_name!r} has no column {name!r}{hint}", location)
+        return ColumnReference(of_column(column[1]), relation, column[0], location=location)
 
     def _relation(self, name: str, qualifier: str | None, location: int) -> int:
         if qualifier is None:
@@ -175,9 +216,13 @@ def _check_single_change(kind: str, fields: Mapping[str, Any]) -> None:
         )
 
 
-def _check_aggregates(node: Expression) -> None:
-    """Refuse aggregates, which look at many rows."""
+def _check_parts(node: Expression) -> None:
+    """Refuse aggregates, which look at many rows, and the current time."""
     for part in node.walk():
+        if isinstance(part, CurrentTime):
+            raise UnsupportedError(
+                "the current time can change from call to call, but a route must always give the same result", part.location
+            )
         if isinstance(part, Aggregate):
             raise UnsupportedError(
                 f"a route sees one change at a time; it can't use the aggregate {part.signature.name}()", part.location

@@ -24,8 +24,9 @@ from tailrace.model.text import counted
 from tailrace.sql.dialect import tokenize
 from tailrace.sql.results import Result, ResultColumn
 from tailrace.sql.routes.check import CheckedRoute, check_route
-from tailrace.sql.routes.compile import compile_for_spark
-from tailrace.sql.routes.dry_run import DryRunOutcome, dry_run
+from tailrace.sql.routes.compile import compile_for_spark, parts_in_python
+from tailrace.sql.routes.dry_run import dry_run
+from tailrace.sql.routes.evaluation import RouteOutcome
 from tailrace.sql.statements import AddSourceStatement, DropSourceStatement
 from tailrace.sql.tables.tables import Tables
 from tailrace.wire.routing import ChangeEvent, read_change, route_change
@@ -70,7 +71,7 @@ class RouteHandler:
             outcomes = await self._in_thread(checked, table, changes)
             partitions = self._broker.topics.get(asked.topic).topic.partitions
             rows = [_row(route, change, outcome, partitions) for change, outcome in zip(changes, outcomes, strict=True)]
-        return Result(COLUMNS, rows, _summary([row[3] for row in rows]))
+        return Result(COLUMNS, rows, _summary([row[3] for row in rows], parts_in_python(checked, route.sql)))
 
     def close(self) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)
@@ -134,7 +135,7 @@ class RouteHandler:
             begin = read.next_offset
         return records
 
-    async def _in_thread(self, checked: CheckedRoute, table: Table, changes: list[ChangeEvent]) -> list[DryRunOutcome]:
+    async def _in_thread(self, checked: CheckedRoute, table: Table, changes: list[ChangeEvent]) -> list[RouteOutcome]:
         if self._dry_runs >= self._limits.queued_queries:
             raise OverloadedError(f"{self._dry_runs} dry runs are waiting, as many as queued_queries allows; try again later")
         loop = asyncio.get_running_loop()
@@ -148,7 +149,7 @@ class RouteHandler:
         self._dry_runs -= 1
 
 
-def _row(route: Route, change: ChangeEvent, outcome: DryRunOutcome, partitions: int) -> Sequence[object]:
+def _row(route: Route, change: ChangeEvent, outcome: RouteOutcome, partitions: int) -> Sequence[object]:
     columns = [change.cursor, change.op, msgspec.json.decode(change.key)]
     if change.op not in route.operations:
         return (*columns, "false", None, None)
@@ -165,10 +166,11 @@ def _row(route: Route, change: ChangeEvent, outcome: DryRunOutcome, partitions: 
     return (*columns, "true", made.partition, msgspec.json.decode(made.value))
 
 
-def _summary(matches: Sequence[object]) -> str:
+def _summary(matches: Sequence[object], in_python: Sequence[str]) -> str:
     matching, failing = matches.count("true"), matches.count("failed")
     columns = f"{matching:,} of {counted(len(matches), 'change')} match{'es' if matching == 1 else ''}"
-    return columns + (f", {failing:,} fail{'s' if failing == 1 else ''}" if failing else "")
+    failures = f", {failing:,} fail{'s' if failing == 1 else ''}" if failing else ""
+    return f"{columns}{failures}" + (f"; Python evaluates {', '.join(in_python)}" if in_python else "")
 
 
 def plain_text(text: str) -> str:
