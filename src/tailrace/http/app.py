@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from prometheus_client.registry import Collector
 
     from tailrace.http.endpoints import LitestarApp
-    from tailrace.http.sql import SqlExecutor
+    from tailrace.http.statements import SqlExecutor
 
 _log = logging.getLogger("tailrace.http")
 
@@ -79,8 +79,8 @@ def create_app(
 
     def load_framework() -> "LitestarApp":
         from tailrace.http.endpoints import create_litestar_app
-        from tailrace.http.sql import NoSqlExecutor
+        from tailrace.http.statements import NoSqlExecutor
 
         return create_litestar_app(broker, status, limits, collectors, engine or NoSqlExecutor(), request_guard, unexpected)
 
-    return Application(FastEndpoints(fast_endpoints(broker, status), request_guard, unexpected, limits), load_framework)
+    return Application(FastEndpoints(fast_endpoints(broker, status, engine), request_guard, unexpected, limits), load_framework)

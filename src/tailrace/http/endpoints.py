@@ -24,7 +24,8 @@ from tailrace.http.problems import MEDIA_TYPE, RequestRefusedError, UnexpectedEr
 from tailrace.http.queues import QueueEndpoints
 from tailrace.http.request_guard import CONTENT_TYPE, JSON, RequestGuard
 from tailrace.http.requests import check_query
-from tailrace.http.sql import SqlExecutor, sql
+from tailrace.http.sql import sql
+from tailrace.http.statements import SqlExecutor
 from tailrace.http.subscribe import EventEncoder, subscribe, subscribe_by_websocket
 from tailrace.http.tables import RouteEndpoints, copy_rows, tables
 from tailrace.http.topics import TopicEndpoints

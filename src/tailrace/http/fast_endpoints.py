@@ -1,9 +1,10 @@
-"""Fast path of `endpoints.py`: publish, fetch and health without Litestar.
+"""Fast path of `endpoints.py`: publish, fetch, statements of SQL and health without Litestar.
 
 For a small request Litestar's routing, injection and response take as long as the work itself (65 of 155 µs of a publish,
 decision 0027). A request takes this path if its method and path are exactly those of one of these endpoints; every other
-request, such as one with a slash at the end, goes to Litestar, which has and documents these endpoints too. Checks, bounds and
-errors are the same. `tests/unit/http/test_fast_endpoints.py` sends requests both ways and holds the responses equal.
+request, such as one with a slash at the end or one that asks for rows in another form than JSON, goes to Litestar, which has
+and documents these endpoints too. Checks, bounds and errors are the same. `tests/unit/http/test_fast_endpoints.py` sends
+requests both ways and holds the responses equal.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tailrace.api.sql import SqlBody
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.http.consume import OCTET_STREAM, fetch_batches
@@ -19,9 +21,14 @@ from tailrace.http.health import ServerStatus, health_of, http_status_of
 from tailrace.http.messages import publish_messages
 from tailrace.http.problems import MEDIA_TYPE, RequestRefusedError, UnexpectedErrors, error_body, problem_body, too_large
 from tailrace.http.request_guard import JSON, RequestGuard
+from tailrace.http.requests import read_body
 from tailrace.http.responses import ASGIScope, ASGISend, send_held
+from tailrace.http.statements import NoSqlExecutor, SqlExecutor, run_statements
 from tailrace.model.errors import TailraceError
 from tailrace.model.limits import Limits
+
+_SQL = "/api/sql"
+_PLAIN_ACCEPTS = (b"*/*", b"application/json")
 
 
 class FastResponse(NamedTuple):
@@ -51,7 +58,12 @@ class FastEndpoints:
         self._limits = limits
 
     def find(self, scope: ASGIScope) -> FastEndpoint | None:
-        return self._endpoints.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+        if scope["type"] != "http":
+            return None
+        endpoint = self._endpoints.get((scope["method"], scope["path"]))
+        if endpoint is not None and scope["path"] == _SQL and not _wants_json(scope):
+            return None
+        return endpoint
 
     async def respond(self, endpoint: FastEndpoint, scope: ASGIScope, receive: ASGIReceive, send: ASGISend) -> None:
         try:
@@ -92,7 +104,15 @@ class FastEndpoints:
                 return b"".join(parts)
 
 
-def fast_endpoints(broker: Broker, status: ServerStatus) -> Mapping[tuple[str, str], FastEndpoint]:
+def _wants_json(scope: ASGIScope) -> bool:
+    return all(value in _PLAIN_ACCEPTS for name, value in scope["headers"] if name == b"accept")
+
+
+def fast_endpoints(
+    broker: Broker, status: ServerStatus, engine: SqlExecutor | None = None
+) -> Mapping[tuple[str, str], FastEndpoint]:
+    """Return the endpoints by method and path."""
+
     async def publish(body: bytes, _: ASGIReceive) -> FastResponse:
         return FastResponse(msgspec.json.encode(await publish_messages(body, broker)))
 
@@ -104,7 +124,14 @@ def fast_endpoints(broker: Broker, status: ServerStatus) -> Mapping[tuple[str, s
         found = health_of(broker, status)
         return FastResponse(msgspec.json.encode(found), status=http_status_of(found))
 
+    async def sql(body: bytes, receive: ASGIReceive) -> FastResponse:
+        parsed = read_body(body, SqlBody)
+        with broker.answers.answer(skips_corrupt=parsed.corrupt_batches == "skip").until_sent() as answer:
+            found = await run_statements(parsed, broker, engine or NoSqlExecutor(), receive, answer)
+            return FastResponse(found, held=answer)
+
     return {
+        ("POST", _SQL): sql,
         ("POST", "/api/topics/publish"): publish,
         ("POST", "/api/topics/fetch"): fetch,
         ("GET", "/health"): health,

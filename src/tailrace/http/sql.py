@@ -2,57 +2,32 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 from litestar import Request, post
 from litestar.di import NamedDependency
 from litestar.params import RawBody, SkipValidation
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from tailrace.api.messages import CorruptRange
-from tailrace.api.sql import SqlBody, SqlColumn, SqlResponse, SqlResponses
+from tailrace.api.sql import SqlBody, SqlResponse, SqlResponses
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.http.disconnect import until_disconnect, while_connected
 from tailrace.http.openapi import describe_endpoint
 from tailrace.http.request_guard import JSON
 from tailrace.http.requests import read_body
-from tailrace.http.responses import INLINE_BYTES, HeldResponse, abort_connection
-from tailrace.http.row_encoders import ARROW_TYPE, CSV_TYPE, LINES_TYPE, encoder_for, json_rows
+from tailrace.http.responses import HeldResponse, abort_connection
+from tailrace.http.row_encoders import ARROW_TYPE, CSV_TYPE, LINES_TYPE, encoder_for
+from tailrace.http.statements import SqlExecutor, run_statements
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.limits import Limits
-from tailrace.sql.results import Result, ResultEncoder, ResultStream
+from tailrace.sql.results import ResultStream
 
 if TYPE_CHECKING:
-    from tailrace.sql.handlers.copy import CopiedRows
+    pass
 
 _log = logging.getLogger("tailrace.http")
 _INLINE_ROWS = 1_000
-
-SqlParameters = Sequence[Any] | Mapping[str, Any]
-
-
-class SqlExecutor(Protocol):
-    """What HTTP needs of `sql.engine`."""
-
-    async def execute(self, text: str, params: SqlParameters = (), answer: ReadAnswer | None = None) -> list[Result]: ...
-    async def stream(self, text: str, params: SqlParameters, encoder: ResultEncoder, answer: ReadAnswer) -> ResultStream: ...
-    async def copy_rows(self, table: str, data: bytes, *, skip: bool) -> "CopiedRows": ...
-
-
-class NoSqlExecutor:
-    """Rejects statements, for servers without SQL in tests."""
-
-    async def execute(self, text: str, params: SqlParameters = (), answer: ReadAnswer | None = None) -> list[Result]:
-        raise InvalidRequestError("this server does not run SQL")
-
-    async def stream(self, text: str, params: SqlParameters, encoder: ResultEncoder, answer: ReadAnswer) -> ResultStream:
-        raise InvalidRequestError("this server does not run SQL")
-
-    async def copy_rows(self, table: str, data: bytes, *, skip: bool) -> "CopiedRows":
-        raise InvalidRequestError("this server does not run SQL")
 
 
 @post(
@@ -81,10 +56,7 @@ async def sql(
             await broker.threads.run(encoder.load)
             stream = await while_connected(request.receive, engine.stream(parsed.sql, parsed.params, encoder, answer))
             return _streamed(stream, encoder.media_type, answer, limits)
-        results = await while_connected(request.receive, engine.execute(parsed.sql, parsed.params, answer))
-        is_small = answer.used <= INLINE_BYTES and sum(len(result.rows) for result in results) <= _INLINE_ROWS
-        encoded = _encoded(results, answer) if is_small else await broker.threads.run(_encoded, results, answer)
-        return HeldResponse(encoded, JSON, answer, limits)
+        return HeldResponse(await run_statements(parsed, broker, engine, request.receive, answer), JSON, answer, limits)
 
 
 def _streamed(stream: ResultStream, media_type: str, held: ReadAnswer, limits: Limits) -> ASGIApp:
@@ -109,23 +81,3 @@ def _streamed(stream: ResultStream, media_type: str, held: ReadAnswer, limits: L
             held.close()
 
     return send_parts
-
-
-def _encoded(results: Sequence[Result], answer: ReadAnswer) -> bytes:
-    corrupt = [CorruptRange(*batch) for batch in answer.corrupt]
-    encoded = [_answer(result, corrupt) for result in results]
-    return encoded[0] if len(encoded) == 1 else b'{"results":[' + b",".join(encoded) + b"]}"
-
-
-def _answer(result: Result, corrupt: list[CorruptRange]) -> bytes:
-    return msgspec.json.encode(
-        SqlResponse(
-            [SqlColumn(column.name, str(column.type)) for column in result.columns],
-            json_rows(result.columns, result.rows),
-            result.status,
-            result.affected,
-            result.cursor,
-            result.truncated,
-            corrupt,
-        )
-    )

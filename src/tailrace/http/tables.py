@@ -26,7 +26,7 @@ from tailrace.http.disconnect import while_connected
 from tailrace.http.openapi import describe_endpoint
 from tailrace.http.requests import DEFAULT_PAGE, PageSize, page, read_body
 from tailrace.http.row_encoders import ARROW_TYPE
-from tailrace.http.sql import SqlExecutor
+from tailrace.http.statements import SqlExecutor
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_topic_name

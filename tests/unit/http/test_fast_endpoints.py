@@ -10,10 +10,15 @@ import msgspec
 import pytest
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.http.app import create_app
 from tailrace.http.health import ServerStatus
+from tailrace.http.statements import SqlExecutor
 from tailrace.model.clock import SystemClock
+from tailrace.model.errors import SqlError
 from tailrace.model.limits import DEFAULT_LIMITS
+from tailrace.model.table import ColumnType
+from tailrace.sql.results import Result, ResultColumn, ResultEncoder, ResultStream
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop
 
@@ -24,12 +29,12 @@ ONCE = b'{"publisher": "me", "number": 1, "messages": [{"topic": "a", "value": 1
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[tuple[Broker, Any]]:
+async def running(engine: SqlExecutor | None = None) -> AsyncIterator[tuple[Broker, Any]]:
     store = MemoryStore()
     broker = Broker(store, CLOCK, LIMITS)
     await broker.start()
     await broker.topics.create("a", 1)
-    app = create_app(broker, ServerStatus("fsync", CLOCK, lambda: None), LIMITS, on_loopback=True)
+    app = create_app(broker, ServerStatus("fsync", CLOCK, lambda: None), LIMITS, engine=engine, on_loopback=True)
     yield broker, app
     await broker.close()
 
@@ -58,6 +63,49 @@ async def test_responses_are_equal_on_both_paths(path: str, body: bytes, headers
             await client.post("/api/topics/publish", content=ONCE, headers=JSON)
             answers = [await client.post(f"/api/topics/{path}{slash}", content=body, headers=headers) for slash in ("", "/")]
         assert broker.positions.bounds("a", 0)[1] == 1
+    direct, framed = ((each.status_code, each.headers["content-type"], each.content) for each in answers)
+    assert direct == framed
+    assert direct[0] == status
+
+
+class EchoingEngine:
+    """Returns the text and the parameters of a statement as a row."""
+
+    async def execute(self, text: str, params: Any = (), answer: ReadAnswer | None = None) -> list[Result]:
+        if text == "fail":
+            raise SqlError("it fails", 1, 3, sqlstate="42601")
+        return [Result([ResultColumn("said", ColumnType("text"))], [(text, *params)], "SELECT 1")]
+
+    async def stream(self, text: str, params: Any, encoder: ResultEncoder, answer: ReadAnswer) -> ResultStream:
+        stream = ResultStream(encoder, LIMITS)
+        stream.put([ResultColumn("said", ColumnType("text"))], [(text,)])
+        stream.end()
+        return stream
+
+    async def copy_rows(self, table: str, data: bytes, *, skip: bool) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b'{"sql": "SELECT ?", "params": [1]}', JSON, 200),
+        (b'{"sql": "SELECT 1"}', {**JSON, "accept": "application/json"}, 200),
+        (b'{"sql": "SELECT 1"}', {**JSON, "accept": "text/csv"}, 200),
+        (b'{"sql": "fail"}', JSON, 400),
+        (b'{"sql": 1}', JSON, 400),
+        (b"{", JSON, 400),
+        (b'{"sql": "SELECT 1"}', {}, 415),
+        (b'{"sql": "SELECT 1"}', {**JSON, "host": "elsewhere.example"}, 403),
+        (b" " * 2_000, JSON, 413),
+    ],
+)
+@on_loop
+async def test_statements_are_answered_equally_on_both_paths(body: bytes, headers: dict[str, str], status: int) -> None:
+    async with running(EchoingEngine()) as (_, app):
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            answers = [await client.post(f"/api/sql{slash}", content=body, headers=headers) for slash in ("", "/")]
     direct, framed = ((each.status_code, each.headers["content-type"], each.content) for each in answers)
     assert direct == framed
     assert direct[0] == status
