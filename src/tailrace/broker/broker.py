@@ -44,6 +44,7 @@ class Broker(Services):
         self.transaction_services.load()
         self.pipelines.load()
         await self.unchecked.load(self.committer)
+        await self.tables.drop_unfinished()
         await drop_old_times(self.store, self.committer)
         self.cluster_id = await load_cluster_id(self.store, self.committer, uuid4)
         self.snowflakes.start_after(int.from_bytes(self.store.get(keys.MESSAGE_ID_MARK) or b""))

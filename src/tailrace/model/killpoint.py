@@ -3,8 +3,8 @@
 `TAILRACE_KILLPOINT=name:3` ends the process at once, without any clean-up, when it passes `name` for the third time. If it is
 not set, as usual, a kill point is an empty call. The tuples list all names, so that tests can visit every one: `KILLPOINTS`
 those of the log, `TABLE_KILLPOINTS` of tables, `CHECKPOINT_KILLPOINTS` and `REBUILD_KILLPOINTS` of checkpoints of their rows
-and of rebuilding their file, `ROUTER_KILLPOINTS` of the router, `LARGE_WRITE_KILLPOINTS` of writes that span frames, and
-`PAYLOAD_KILLPOINTS` of payloads.
+and of rebuilding their file, `FILL_KILLPOINTS` of CREATE TABLE AS, `ROUTER_KILLPOINTS` of the router, `LARGE_WRITE_KILLPOINTS`
+of writes that span frames, and `PAYLOAD_KILLPOINTS` of payloads.
 """
 
 import os
@@ -58,6 +58,15 @@ REBUILD_KILLPOINTS = (
 """The steps of rebuilding the file of the tables: some rows in the new file, all of them, the new file recorded as the valid
 one, the log of the old file deleted, the new file in its place."""
 
+FILL_KILLPOINTS = (
+    "fill.created",
+    "fill.between",
+    "fill.filled",
+    "fill.revealed",
+)
+"""The steps of CREATE TABLE AS: the table created and hidden, between two parts of its rows, all rows there, visible and not
+answered."""
+
 ROUTER_KILLPOINTS = (
     "route.before",
     "route.staged",
@@ -94,6 +103,7 @@ def _armed(setting: str) -> Callable[[str], None]:
         *TABLE_KILLPOINTS,
         *CHECKPOINT_KILLPOINTS,
         *REBUILD_KILLPOINTS,
+        *FILL_KILLPOINTS,
         *ROUTER_KILLPOINTS,
         *LARGE_WRITE_KILLPOINTS,
         *PAYLOAD_KILLPOINTS,

@@ -121,6 +121,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the primary key, if it has another than `<table>_pkey`."""
     checks: tuple[Check, ...] = ()
     indexes: tuple[TableIndex, ...] = ()
+    is_filling: bool = False
+    """Whether CREATE TABLE AS still fills it. Nobody finds it before that is done, and the next start drops it."""
 
     @property
     def unique_keys(self) -> dict[str, tuple[str, ...]]:

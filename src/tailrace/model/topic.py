@@ -57,6 +57,8 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int
     settings: TopicSettings
     created_ms: int
+    is_hidden: bool = False
+    """Whether nobody finds it yet, because the table whose changes it holds is still being filled."""
 
 
 class TopicNames:

@@ -30,6 +30,7 @@ from tailrace.sql.fast_insert import FastInsertParser, fast_parse_insert
 from tailrace.sql.grammar.writes import reads_only_tables
 from tailrace.sql.handlers.consume import ConsumeHandler, RedriveHandler
 from tailrace.sql.handlers.copy import CopiedRows, CopyHandler
+from tailrace.sql.handlers.create_table_as import CreateTableAsHandler
 from tailrace.sql.handlers.insert import TopicInsertHandler, with_query_rows
 from tailrace.sql.handlers.show import ShowHandler
 from tailrace.sql.handlers.topics import TopicHandler
@@ -51,6 +52,7 @@ from tailrace.sql.statements import (
     CommitStatement,
     ConsumeStatement,
     CreateIndexStatement,
+    CreateTableAsStatement,
     CreateTableStatement,
     CreateTopicStatement,
     CreateViewStatement,
@@ -103,7 +105,8 @@ class StatementEngine:
         showing = ShowHandler(broker)
         views = ViewHandler(broker, queries, limits)
         self._topic_inserts = TopicInsertHandler(broker, queries)
-        self._explaining = ExplainHandler(broker, tables, queries, self._is_topic, self._write)
+        self._filling = CreateTableAsHandler(broker, tables, queries, limits)
+        self._explaining = ExplainHandler(broker, tables, queries, self._filling, self._is_topic, self._write)
         self._copying = CopyHandler(broker, self.execute, limits)
         self._handlers: dict[type[Statement], StatementHandler] = {
             CreateTopicStatement: topics.create,
@@ -154,7 +157,9 @@ class StatementEngine:
     async def close(self) -> None:
         """Stop queries, finish writes and end the parser process."""
         await self._parser.close()
+        self._filling.abort()
         self._queries.close()
+        await self._filling.close()
         self._routes.close()
         await self.tables.close()
 
@@ -250,6 +255,8 @@ class StatementEngine:
             return await self._queries.run(statement, params, answer)
         if isinstance(statement, Write):
             return await self._write(statement, params)
+        if isinstance(statement, CreateTableAsStatement):
+            return await self._filling.create(statement, params, answer)
         if isinstance(statement, ExplainStatement):
             return await self._explaining.explain(statement, params, answer)
         bound = bind(statement, by_name(statement, params))

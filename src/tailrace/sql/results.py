@@ -60,6 +60,18 @@ class ResultEncoder(Protocol):
     def end(self) -> bytes: ...
 
 
+class RowSink(Protocol):
+    """Takes the rows of a query of any size, in the query's thread."""
+
+    row_count: int
+
+    @property
+    def last_part_at(self) -> float:
+        """Return when rows were last taken, by the monotonic clock; the current time while some are being taken."""
+
+    def put(self, columns: Sequence[ResultColumn], rows: ResultRows) -> None: ...
+
+
 class ResultStream:
     """A stream of encoded rows. Call `take` and `close` on the event loop, `put` in the query's thread, `end` in either."""
 

@@ -203,6 +203,17 @@ class Query(Statement, frozen=True, kw_only=True):
         return (self.line + line - 1, column) if line > 1 else (self.line, self.column + column - 1)
 
 
+class CreateTableAsStatement(Statement, frozen=True, kw_only=True):
+    name: str
+    query: Query
+    columns: Sequence[str] = ()
+    """The names of its first columns, if they are not those of the query."""
+    primary_key: Sequence[str] = ()
+    """Empty if the key follows from the query."""
+    if_not_exists: bool = False
+    with_data: bool = True
+
+
 class CreateViewStatement(Statement, frozen=True, kw_only=True):
     name: str
     query: Query

@@ -32,6 +32,7 @@ class TableDefinitions:
         self._limits = limits
         self._by_name: dict[str, Table] = {}
         self._by_topic: dict[TopicId, Table] = {}
+        self._filling: dict[TableId, Table] = {}
 
     def load(self) -> None:
         """Read the definitions from the store."""
@@ -69,13 +70,18 @@ class TableDefinitions:
         return await self.create_as(draft)
 
     async def create_as(self, draft: Table) -> Table:
-        """Create the table and its change topic in one commit. The definition must be checked already."""
+        """Create the table and its change topic in one commit. The definition must be checked already.
+
+        One that is filled first (`is_filling`) is found by nobody before `reveal`, and its name is taken.
+        """
         name = draft.name
         if is_reserved(name):
             raise ReservedTopicError(f"{name!r} is reserved for the server; give the table another namespace")
         there = self.find(name)
         if there is not None:
             raise TableExistsError(f"table {there.name!r} already exists")
+        if any(table.name.lower() == name.lower() for table in self._filling.values()):
+            raise TableExistsError(f"table {name!r} is being created")
         if self._topics.find(name) is not None:
             raise TableExistsError(f"{name!r} is the name or alias of a topic; give the table another name")
         made: list[Table] = []
@@ -94,21 +100,36 @@ class TableDefinitions:
             )
 
         options = TopicOptions(max_message_bytes=self._limits.largest_batch_bytes)
-        await self._topics.create_reserved(CHANGES_PREFIX + name, alias=name, options=options, state=state)
+        topic_name = CHANGES_PREFIX + name
+        await self._topics.create_reserved(topic_name, alias=name, options=options, state=state, is_hidden=draft.is_filling)
         (table,) = made
         self._enter(table)
         return table
 
+    async def reveal(self, table: Table) -> Table:
+        """Make a table that was filled visible, with all its changes, in one commit."""
+        shown = msgspec.structs.replace(table, is_filling=False)
+        await self._topics.reveal(table.changes, ((keys.table_key(table.id), msgspec.msgpack.encode(shown)),))
+        del self._filling[table.id]
+        self._enter(shown)
+        return shown
+
+    async def drop_filling(self, table: Table) -> Table:
+        """Delete a table that is still being filled."""
+        await self._topics.delete_hidden(table.changes, _removal(table))
+        del self._filling[table.id]
+        del self._by_topic[table.changes]
+        return table
+
+    async def drop_unfinished(self) -> None:
+        """Delete the tables that an earlier run of the server did not finish filling."""
+        for table in list(self._filling.values()):
+            await self.drop_filling(table)
+
     async def drop(self, name: str, dependent: DependentDeletion | None = None) -> Table:
         """Delete the definition, the change topic with all changes, and the checkpoints of the rows."""
         table = self.get(name)
-        state = (
-            (keys.table_key(table.id), None),
-            (keys.checkpoint_key(table.id), None),
-            (keys.unfinished_checkpoint_key(table.id), None),
-            (keys.identity_numbers_key(table.id), None),
-        )
-        await self._topics.delete_reserved(CHANGES_PREFIX + table.name, state=state, dependent=dependent)
+        await self._topics.delete_reserved(CHANGES_PREFIX + table.name, state=_removal(table), dependent=dependent)
         del self._by_name[table.name.lower()]
         del self._by_topic[table.changes]
         return table
@@ -134,6 +155,19 @@ class TableDefinitions:
             raise TableAlteredError.of(table.name)
 
     def _enter(self, table: Table) -> None:
-        # SQLite, which keeps the rows, ignores the case of names.
-        self._by_name[table.name.lower()] = table
         self._by_topic[table.changes] = table
+        if table.is_filling:
+            self._filling[table.id] = table
+        else:
+            # SQLite, which keeps the rows, ignores the case of names.
+            self._by_name[table.name.lower()] = table
+
+
+def _removal(table: Table) -> Puts:
+    """Return the changes of state that remove a table."""
+    return (
+        (keys.table_key(table.id), None),
+        (keys.checkpoint_key(table.id), None),
+        (keys.unfinished_checkpoint_key(table.id), None),
+        (keys.identity_numbers_key(table.id), None),
+    )

@@ -7,7 +7,14 @@ import msgspec
 
 from tailrace.broker import keys
 from tailrace.model.commit import Buffer
-from tailrace.model.errors import LimitExceededError, UnknownPartitionError, UnknownTopicError, UnknownTopicIdError, invariant
+from tailrace.model.errors import (
+    LimitExceededError,
+    TopicExistsError,
+    UnknownPartitionError,
+    UnknownTopicError,
+    UnknownTopicIdError,
+    invariant,
+)
 from tailrace.model.ids import PartitionId, TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.names import is_reserved
@@ -80,6 +87,7 @@ class TopicRegistry:
         self._by_name: dict[str, LiveTopic] = {}
         """By name and by alias."""
         self._by_id: dict[TopicId, LiveTopic] = {}
+        """Hidden topics are only here."""
         self._by_uuid: dict[UUID, LiveTopic] = {}
 
     def load(self) -> None:
@@ -92,7 +100,8 @@ class TopicRegistry:
             self._add(live)
 
     def __iter__(self) -> Iterator[LiveTopic]:
-        return iter(sorted(self._by_id.values(), key=lambda live: live.topic.name))
+        """Iterate over the topics that are not hidden, by name."""
+        return iter(sorted(self._by_uuid.values(), key=lambda live: live.topic.name))
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -126,7 +135,8 @@ class TopicRegistry:
     def of_partition(self, partition: PartitionId) -> LiveTopic | None:
         """Return the topic of a partition that readers can see. None for deleted partitions, and for internal ones."""
         live = self._by_id.get(partition.topic_id)
-        return live if live is not None and partition.number < len(live.partitions) else None
+        is_shown = live is not None and not live.topic.is_hidden and partition.number < len(live.partitions)
+        return live if is_shown else None
 
     def by_uuid(self, uuid: UUID) -> LiveTopic:
         """Return the topic with this UUID. Raises `UnknownTopicIdError`."""
@@ -134,6 +144,11 @@ class TopicRegistry:
         if live is None:
             raise UnknownTopicIdError(f"there is no topic with the id {uuid}")
         return live
+
+    def check_not_hidden(self, name: str) -> None:
+        """Raise if the name is that of a hidden topic, or its alias."""
+        if any(live.topic.is_hidden and name in (live.topic.name, live.topic.alias) for live in self._by_id.values()):
+            raise TopicExistsError(f"{name!r} is the name of a table that is being created")
 
     def check_room(self, more: int) -> None:
         """Raise `LimitExceededError` if `more` partitions would exceed the limit."""
@@ -144,13 +159,15 @@ class TopicRegistry:
             )
 
     def _add(self, live: LiveTopic) -> None:
-        """Make the topic visible."""
+        """Make the topic visible, unless it is hidden."""
         topic = live.topic
         self._store.topic_names.learn(topic)
+        self._by_id[topic.id] = live
+        if topic.is_hidden:
+            return
         self._by_name[topic.name] = live
         if topic.alias is not None:
             self._by_name[topic.alias] = live
-        self._by_id[topic.id] = live
         self._by_uuid[topic.uuid] = live
 
     def _remove(self, live: LiveTopic) -> None:

@@ -94,9 +94,19 @@ class Topics(TopicRegistry):
         alias: str | None = None,
         options: TopicOptions = NO_OPTIONS,
         state: Callable[[Topic], Puts] = lambda _: (),
+        is_hidden: bool = False,
     ) -> Topic:
         """Create a reserved topic with one partition, and put the state that belongs to it in the same commit."""
-        return await self._one_after_another(self._create_new(name, 1, alias, options, state))
+        return await self._one_after_another(self._create_new(name, 1, alias, options, state, is_hidden))
+
+    async def reveal(self, topic_id: TopicId, state: Puts) -> Topic:
+        """Make a hidden topic visible, and change the state that belongs to it in the same commit."""
+        live = self._by_id[topic_id]
+        return await self._one_after_another(self._replace(live, msgspec.structs.replace(live.topic, is_hidden=False), state))
+
+    async def delete_hidden(self, topic_id: TopicId, state: Puts) -> Topic:
+        """Delete a hidden topic, and change the state that belongs to it in the same commit."""
+        return await self._one_after_another(self._delete_live(self._by_id[topic_id], state))
 
     async def delete_reserved(self, name: str, state: Puts = (), dependent: DependentDeletion | None = None) -> Topic:
         """Delete a reserved topic, and change the state that belongs to it in the same commit."""
@@ -120,6 +130,7 @@ class Topics(TopicRegistry):
     def _check_new(self, name: str, partitions: int, alias: str | None, options: TopicOptions) -> TopicSettings:
         if name in self._by_name:
             raise TopicExistsError(f"{name!r} is the name or alias of a topic that exists")
+        self.check_not_hidden(name)
         self._check_not_taken(name)
         check_topic_name(name, self._limits)
         if partitions < 1:
@@ -213,6 +224,7 @@ class Topics(TopicRegistry):
         alias: str | None,
         options: TopicOptions,
         state: Callable[[Topic], Puts] = lambda _: (),
+        is_hidden: bool = False,
     ) -> Topic:
         settings = self._check_new(name, partitions, alias, options)
         topic = Topic(
@@ -223,6 +235,7 @@ class Topics(TopicRegistry):
             partitions=partitions,
             settings=settings,
             created_ms=self._clock.now_ms(),
+            is_hidden=is_hidden,
         )
         changes = Changes(
             creates=((topic.id, partitions),),
@@ -253,11 +266,11 @@ class Topics(TopicRegistry):
         altered = self.check_altered(name, options, alias=alias)
         return altered if altered == live.topic else await self._replace(live, altered)
 
-    async def _replace(self, live: LiveTopic, topic: Topic) -> Topic:
+    async def _replace(self, live: LiveTopic, topic: Topic, state: Puts = ()) -> Topic:
         grown = topic.partitions > live.topic.partitions
         changes = Changes(
             creates=((topic.id, topic.partitions),) if grown else (),
-            puts=((keys.topic_key(topic.id), msgspec.msgpack.encode(topic)),),
+            puts=((keys.topic_key(topic.id), msgspec.msgpack.encode(topic)), *state),
         )
 
         def settled(_: CommitReceipt | None) -> None:
@@ -269,7 +282,9 @@ class Topics(TopicRegistry):
         return topic
 
     async def _delete(self, name: str, state: Puts = (), dependent: DependentDeletion | None = None) -> Topic:
-        live = self.get(name)
+        return await self._delete_live(self.get(name), state, dependent)
+
+    async def _delete_live(self, live: LiveTopic, state: Puts = (), dependent: DependentDeletion | None = None) -> Topic:
         topic = live.topic
         changes = Changes(
             drops=(topic.id,),
@@ -309,6 +324,7 @@ class Topics(TopicRegistry):
 
     def _check_free(self, alias: str) -> None:
         check_topic_name(alias, self._limits)
+        self.check_not_hidden(alias)
         self._check_not_taken(alias)
         holder = self._by_name.get(alias)
         if holder is not None:

@@ -10,7 +10,7 @@ from tailrace.model.errors import InvariantError
 from tailrace.model.text import counted
 from tailrace.sql.analysis.types import TEXT
 from tailrace.sql.explain.nodes import ExplainedPlan, PlanNode, check_size, duckdb_nodes
-from tailrace.sql.results import Result, ResultStream
+from tailrace.sql.results import Result, RowSink
 from tailrace.sql.select.execution import QueryExecution, ReadTable
 from tailrace.sql.select.plan import PlannedScan, QueryPlan
 from tailrace.sql.select.sources import ScanBounds, ValueRange
@@ -30,7 +30,7 @@ class ExplainedQuery(QueryExecution):
     _plan: ExplainedPlan | None = None
     _scans: "Sequence[tuple[PlannedScan, _MeasuredRelation]]" = ()
 
-    def run(self, on_start: Callable[[], None], out: ResultStream | None = None) -> Result:
+    def run(self, on_start: Callable[[], None], out: RowSink | None = None) -> Result:
         self._started = time.perf_counter()
         return super().run(on_start, out)
 
@@ -42,7 +42,7 @@ class ExplainedQuery(QueryExecution):
         plan: QueryPlan,
         read_table: ReadTable,
         on_start: Callable[[], None],
-        out: ResultStream | None,
+        out: RowSink | None,
         check: Callable[[], None] | None = None,
     ) -> Result:
         options = "ANALYZE, FORMAT JSON" if self.analyze else "FORMAT JSON"

@@ -10,10 +10,11 @@ from tailrace.model.errors import UnsupportedSqlError
 from tailrace.model.text import counted
 from tailrace.sql.explain.nodes import ExplainedPlan, PlanNode, json_result, text_result
 from tailrace.sql.explain.writes import ExplainedWrite
+from tailrace.sql.handlers.create_table_as import CreateTableAsHandler
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, is_many
 from tailrace.sql.results import Result
 from tailrace.sql.select.queries import QueryRunner, QueryTables
-from tailrace.sql.statements import ExplainStatement, Query, Write
+from tailrace.sql.statements import CreateTableAsStatement, ExplainStatement, Query, Write
 from tailrace.sql.tables.jobs import WriteTiming
 
 RunWrite = Callable[[Write, Parameters, WriteTiming], Awaitable[Result]]
@@ -25,6 +26,7 @@ class ExplainHandler:
         broker: Broker,
         tables: QueryTables,
         queries: QueryRunner,
+        filling: CreateTableAsHandler,
         is_topic: Callable[[Write], bool],
         run_write: RunWrite,
     ) -> None:
@@ -32,6 +34,7 @@ class ExplainHandler:
         self._broker = broker
         self._tables = tables
         self._queries = queries
+        self._filling = filling
         self._is_topic = is_topic
         self._run_write = run_write
 
@@ -41,6 +44,8 @@ class ExplainHandler:
             found = await self._queries.explain(statement, params, answer, analyze=asked.analyze)
         elif isinstance(statement, Write):
             found = await self._write(statement, params, answer, analyze=asked.analyze)
+        elif isinstance(statement, CreateTableAsStatement):
+            found = await self._create_table_as(statement, params, answer, analyze=asked.analyze)
         else:
             raise UnsupportedSqlError("this statement can't be explained", asked.line, asked.column)
         show = json_result if asked.format == "json" else text_result
@@ -80,6 +85,29 @@ class ExplainHandler:
         milliseconds = timing.commit_seconds * 1000 if table is not None else took
         root = root._replace(children=[measured], rows=result.affected, milliseconds=milliseconds)
         return ExplainedPlan(root, (planned - started) * 1000, took)
+
+    async def _create_table_as(
+        self, asked: CreateTableAsStatement, params: Parameters, answer: ReadAnswer, *, analyze: bool
+    ) -> ExplainedPlan:
+        started = time.perf_counter()
+        definition = await self._filling.definition(asked, params)
+        query = await self._queries.explain(asked.query, params, answer, analyze=False)
+        node = PlanNode(
+            "Create table",
+            asked.name,
+            {
+                "Columns": [f"{column.name} {column.type}" for column in definition.columns],
+                "Primary key": list(definition.primary_key),
+                "Rows": None if asked.with_data else "none, because of WITH NO DATA",
+            },
+            [query.plan],
+        )
+        planned = time.perf_counter()
+        if not analyze:
+            return ExplainedPlan(node, (planned - started) * 1000)
+        result = await self._filling.create(asked, params, answer)
+        took = (time.perf_counter() - planned) * 1000
+        return ExplainedPlan(node._replace(rows=result.affected, milliseconds=took), (planned - started) * 1000, took)
 
     async def _sources(self, write: Write, params: Parameters, answer: ReadAnswer) -> Sequence[PlanNode]:
         """Return the plan of the query of an INSERT."""

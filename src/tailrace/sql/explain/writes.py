@@ -10,7 +10,7 @@ from tailrace.model.text import counted
 from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
 from tailrace.sql.analysis.queries import RelationColumn
 from tailrace.sql.analysis.tree import Cast, Constant, Expression, Subquery
-from tailrace.sql.analysis.types import SqlType, of_column
+from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.analysis.writes import (
     AnalyzedDelete,
     AnalyzedInsert,
@@ -23,7 +23,7 @@ from tailrace.sql.explain.nodes import PlanNode
 from tailrace.sql.parameters import Parameters, in_order, is_many
 from tailrace.sql.statements import Write
 from tailrace.sql.tables.database import quoted
-from tailrace.sql.tables.planned_writes import PlannedWrite, failure_at, parameter_type, postgres_text
+from tailrace.sql.tables.planned_writes import PlannedWrite, failure_at, parameter_type, postgres_text, written_columns
 from tailrace.sql.tables.pushdown import PushedCondition, pushed_conditions
 from tailrace.sql.tables.values import shown
 
@@ -102,6 +102,11 @@ def checks_of(table: Table) -> Iterator[str]:
     if required:
         yield f"NOT NULL ({', '.join(required)})"
     yield f"PRIMARY KEY ({', '.join(table.primary_key)})"
+    for index in table.indexes:
+        if index.is_unique:
+            yield f"UNIQUE ({', '.join(index.columns)})"
+    for check in table.checks:
+        yield f"CHECK ({check.expression})"
 
 
 def _analyzed(write: Write, kinds: Sequence[SqlType], table: Table) -> AnalyzedWrite:
@@ -111,7 +116,7 @@ def _analyzed(write: Write, kinds: Sequence[SqlType], table: Table) -> AnalyzedW
     def columns(name: str) -> list[RelationColumn] | None:
         if name.lower() != table.name.lower():
             raise UnsupportedError("the statement reads another table")
-        return [RelationColumn(one.name, of_column(one.type), is_key=one.name in table.primary_key) for one in table.columns]
+        return written_columns(table)
 
     try:
         (statement,) = pgparse.parse(text)

@@ -1,5 +1,6 @@
 """Statements that create something from a query, and DROP VIEW.
 
+CREATE TABLE [IF NOT EXISTS] name [(column, ... [, PRIMARY KEY (column, ...)])] AS query [WITH [NO] DATA]
 CREATE [OR REPLACE] VIEW name [(column, ...)] AS query
 DROP VIEW [IF EXISTS] name [CASCADE]
 
@@ -15,7 +16,7 @@ from tailrace.model.limits import Limits
 from tailrace.sql.grammar.lexer import SqlToken
 from tailrace.sql.grammar.selects import parse_query, verb_of
 from tailrace.sql.grammar.token_reader import TokenReader
-from tailrace.sql.statements import CreateViewStatement, DropViewStatement, Query, Statement
+from tailrace.sql.statements import CreateTableAsStatement, CreateViewStatement, DropViewStatement, Query, Statement
 from tailrace.sql.syntax_trees import position_at
 
 _UNDEFINED_PARAMETER = "42P02"
@@ -28,14 +29,82 @@ def defines_by_query(part: Sequence[SqlToken]) -> bool:
     words = [token.text.lower() if token.kind == "word" else "" for token in part[:5]]
     if words[:1] != ["create"]:
         return False
+    if words[1:2] == ["table"]:
+        return _has_query(part)
     after = words[3:] if words[1:3] == ["or", "replace"] else words[1:]
     return "view" in after[:2]
+
+
+def _has_query(part: Sequence[SqlToken]) -> bool:
+    depth = 0
+    for token in part:
+        depth += (token.text == "(") - (token.text == ")")
+        if not depth and token.is_word("as"):
+            return True
+    return False
 
 
 def parse_defined_query(part: Sequence[SqlToken], source: str, limits: Limits) -> Statement:
     """Parse a statement for which `defines_by_query` is true."""
     reader = _Reader(part, source)
     reader.expect("create")
+    return _create_table_as(reader, limits) if reader.take("table") else _create_view(reader, limits)
+
+
+def _create_table_as(reader: "_Reader", limits: Limits) -> Statement:
+    if_not_exists = reader.take("if")
+    if if_not_exists:
+        reader.expect("not")
+        reader.expect("exists")
+    name = reader.name("the name of a table")
+    columns: list[str] = []
+    key: tuple[str, ...] = ()
+    if reader.takes_sign("("):
+        columns, key = _elements(reader)
+    if reader.sees("with") or reader.sees("using") or reader.sees("on") or reader.sees("tablespace"):
+        reader.refuse("options of CREATE TABLE AS are not supported; leave them out")
+    reader.expect("as")
+    if reader.sees("execute"):
+        reader.refuse("EXECUTE is not supported; write the query")
+    with_data = not reader.ends_with("with", "no", "data")
+    reader.drop_end(*(("with", "data") if with_data else ("with", "no", "data")))
+    query = reader.query(limits)
+    line, column = reader.start
+    return CreateTableAsStatement(
+        text=reader.text,
+        line=line,
+        column=column,
+        parameters=query.parameters,
+        name=name,
+        query=query,
+        columns=tuple(columns),
+        primary_key=key,
+        if_not_exists=if_not_exists,
+        with_data=with_data,
+    )
+
+
+def _elements(reader: "_Reader") -> tuple[list[str], tuple[str, ...]]:
+    """Read names of columns and the primary key, up to the closing bracket."""
+    columns: list[str] = []
+    key: tuple[str, ...] = ()
+    while True:
+        if reader.take("primary"):
+            if key:
+                reader.fail("one PRIMARY KEY")
+            reader.expect("key")
+            if not reader.takes_sign("("):
+                reader.fail("(")
+            key = reader.columns()
+        else:
+            columns.append(reader.column("the name of a column, or PRIMARY KEY"))
+        if reader.takes_sign(")"):
+            return columns, key
+        if not reader.takes_sign(","):
+            reader.fail(", or ); the types of the columns are those of the query")
+
+
+def _create_view(reader: "_Reader", limits: Limits) -> Statement:
     or_replace = reader.take("or")
     if or_replace:
         reader.expect("replace")
@@ -122,6 +191,19 @@ class _Reader:
                 self.fail(", or )")
             found.append(self._part("the name of a column"))
         return tuple(found)
+
+    def column(self, what: str) -> str:
+        return self._part(what)
+
+    def ends_with(self, *words: str) -> bool:
+        """Return whether these are the last words of the statement."""
+        last = self._tokens[-len(words) :]
+        return len(last) == len(words) and all(token.is_word(word) for token, word in zip(last, words, strict=True))
+
+    def drop_end(self, *words: str) -> None:
+        """Leave these words out of the query if they are the last ones."""
+        if self.ends_with(*words):
+            self._tokens = self._tokens[: -len(words)]
 
     def query(self, limits: Limits) -> Query:
         left = self._tokens[self._at :]

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from tailrace.model.errors import SqlError, SqlSyntaxError, UnsupportedSqlError
 from tailrace.sql.grammar.lexer import SqlToken
-from tailrace.sql.statements import ExplainStatement, Query, Statement, Write
+from tailrace.sql.statements import CreateTableAsStatement, ExplainStatement, Query, Statement, Write
 from tailrace.sql.syntax_trees import position_at
 
 _BLANK = re.compile(r"[^\r\n]")
@@ -88,7 +88,7 @@ def explained(statement: Statement, prefix: ExplainPrefix | None, text: str) -> 
     )
 
 
-EXPLAINABLE = (Query, Write)
+EXPLAINABLE = (Query, Write, CreateTableAsStatement)
 
 
 def _prefix(part: Sequence[SqlToken], text: str) -> tuple[ExplainPrefix, int]:

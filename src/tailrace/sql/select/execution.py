@@ -19,7 +19,7 @@ from tailrace.model.table import CHANGES_PREFIX, Table
 from tailrace.sql.analysis.queries import RelationColumn
 from tailrace.sql.analysis.types import of_column, to_column
 from tailrace.sql.parameters import Parameters, in_order
-from tailrace.sql.results import Result, ResultColumn, ResultStream
+from tailrace.sql.results import Result, ResultColumn, RowSink
 from tailrace.sql.select.fast_point_select import PointSelects
 from tailrace.sql.select.plan import FoundRelation, PlannedScan, QueryPlan, QueryPlanner, names_in, sql_type_of
 from tailrace.sql.select.sources import scan_bounds
@@ -168,7 +168,7 @@ class QueryExecution:
         self._worker: WorkerProcess | None = None
         self._stopped_by: TailraceError | None = None
 
-    def run(self, on_start: Callable[[], None], out: ResultStream | None = None) -> Result:
+    def run(self, on_start: Callable[[], None], out: RowSink | None = None) -> Result:
         """Run the query in the calling thread.
 
         `on_start` is called when it starts. With `out`, all rows go there instead of the result.
@@ -206,7 +206,7 @@ class QueryExecution:
         plan: QueryPlan,
         read_table: "ReadTable",
         on_start: Callable[[], None],
-        out: ResultStream | None,
+        out: RowSink | None,
         check: Callable[[], None] | None = None,
     ) -> Result:
         try:

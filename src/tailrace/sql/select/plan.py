@@ -30,6 +30,7 @@ from tailrace.sql.analysis.types import (
     SqlType,
     of_column,
 )
+from tailrace.sql.analysis.unique_keys import unique_columns
 from tailrace.sql.duckdb.render import DuckDbRenderer, RecordFieldColumns
 from tailrace.sql.select.changes import META_COLUMNS, TOPIC_COLUMNS_READ, changes_sql
 from tailrace.sql.select.json_fields import DOUBTFUL, VALUE, RecordUse, record_uses
@@ -63,6 +64,9 @@ _ARROW_TYPES: dict[pa.DataType, SqlType] = {
     pa.json_(): JSONB,
     pa.list_(pa.string()): TEXT.array,
 }
+
+_TOPIC_KEYS = (("cursor",), ("partition", "offset"))
+"""The columns of a topic that are different in every record."""
 
 RelationKind = Literal["topic", "system", "table", "view"]
 
@@ -124,6 +128,8 @@ class QueryOutline(NamedTuple):
     """The columns that it uses of each table and topic that it names."""
     views: set[str]
     """The views that it names."""
+    key: Sequence[int] | None
+    """The places of columns that together are different in every row, if that is known."""
 
 
 class _Changes(NamedTuple):
@@ -183,7 +189,15 @@ class QueryPlanner:
                 name = relation.name if changes is None else changes.given
                 columns = uses[relation.number].columns
                 used.setdefault(name, set()).update(columns)
-        return QueryOutline(query.names, query.types, used, set(analyzer.views))
+        return QueryOutline(query.names, query.types, used, set(analyzer.views), unique_columns(query, self._keys_of))
+
+    def _keys_of(self, relation: NamedRelation) -> Sequence[Sequence[str]]:
+        found = self._found.get(relation.name)
+        if found is None or relation.name in self._changes:
+            return ()
+        if found.table is not None:
+            return (found.table.primary_key,)
+        return _TOPIC_KEYS if found.kind == "topic" else ()
 
     def _plan(self, analyzer: QueryAnalyzer, query: AnalyzedQuery, most_rows: int | None) -> QueryPlan:
         uses = uses_of(query, analyzer.relations)

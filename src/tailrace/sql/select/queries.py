@@ -26,7 +26,7 @@ from tailrace.model.table import Table
 from tailrace.sql.explain.points import explained_point, explained_rows
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
 from tailrace.sql.query_scheduler import QueryScheduler, QuerySlot
-from tailrace.sql.results import Result, ResultStream, StreamSlots
+from tailrace.sql.results import Result, RowSink, StreamSlots
 from tailrace.sql.select.fast_point_select import PointSelects
 from tailrace.sql.select.fast_row_select import RowSelects
 from tailrace.sql.statements import Query
@@ -109,11 +109,18 @@ class QueryRunner:
         execution = await self._prepared(query, params, answer)
         return await self._answered(execution, self._threads, on_start=lambda: slot.begin(execution.interrupt))
 
-    async def stream(self, query: Query, params: Parameters, out: ResultStream, answer: ReadAnswer) -> None:
-        """Write all rows to `out`, however many. Cancel the task to stop it."""
+    async def stream(
+        self,
+        query: Query,
+        params: Parameters,
+        out: RowSink,
+        answer: ReadAnswer,
+        build: "type[QueryExecution] | None" = None,
+    ) -> None:
+        """Write all rows to `out`, however many. Cancel the task to stop it. `build` is the kind of execution."""
 
         async def attempt() -> Result:
-            return await self._answered(await self._prepared(query, params, answer), self._streaming, out)
+            return await self._answered(await self._prepared(query, params, answer, build), self._streaming, out)
 
         async with self._stream_slots.slot():
             await with_present_tables(attempt)
@@ -197,7 +204,7 @@ class QueryRunner:
         self,
         execution: "QueryExecution",
         threads: ThreadPoolExecutor,
-        out: ResultStream | None = None,
+        out: RowSink | None = None,
         on_start: Callable[[], None] = lambda: None,
     ) -> Result:
         loop = asyncio.get_running_loop()
@@ -240,9 +247,7 @@ class _TimeLimit:
     It must not refer to the rows of the query: they would stay in memory until the garbage collector runs.
     """
 
-    def __init__(
-        self, execution: "QueryExecution", seconds: int, out: ResultStream | None, on_start: Callable[[], None]
-    ) -> None:
+    def __init__(self, execution: "QueryExecution", seconds: int, out: RowSink | None, on_start: Callable[[], None]) -> None:
         self._execution = execution
         self._seconds = seconds
         self._out = out

@@ -17,7 +17,7 @@ from tailrace.model.limits import MIB, Limits
 from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.duckdb.values import python_values
-from tailrace.sql.results import Result, ResultColumn, ResultStream
+from tailrace.sql.results import Result, ResultColumn, RowSink
 from tailrace.sql.select.topics import TopicRelation
 from tailrace.sql.select.worker_protocol import (
     QUERY_NUMBER,
@@ -95,7 +95,7 @@ class WorkerProcess:
         relations: Mapping[str, Relation],
         columns: Sequence[ResultColumn],
         types: Sequence[SqlType],
-        out: ResultStream | None = None,
+        out: RowSink | None = None,
         on_rows: Callable[[int], None] = lambda _: None,
         check: Callable[[], None] | None = None,
     ) -> Result:
@@ -325,7 +325,7 @@ def stream_result(
     types: Sequence[SqlType],
     batches: Iterator[pa.RecordBatch],
     limits: Limits,
-    out: ResultStream,
+    out: RowSink,
 ) -> Result:
     """Write all rows to `out`, however many."""
     for batch in batches:

@@ -142,6 +142,15 @@ class RouteJob:
 
 
 @dataclass(slots=True, eq=False)
+class RevealJob:
+    """A table that was filled and becomes visible, while no change is on its way to the log."""
+
+    log: Callable[[], Coroutine[Any, Any, Table]]
+    future: "asyncio.Future[Table]"
+    size: int = 0
+
+
+@dataclass(slots=True, eq=False)
 class RebuildJob:
     """A rebuild of the file, which was found to be damaged."""
 
@@ -160,7 +169,7 @@ class SnapshotJob:
     size: int = 0
 
 
-TableJob = WriteJob | SchemaJob | AlterJob | IndexJob | RouteJob | SnapshotJob | RebuildJob
+TableJob = WriteJob | SchemaJob | AlterJob | IndexJob | RouteJob | RevealJob | SnapshotJob | RebuildJob
 
 
 def size_of(statements: Sequence[TableStatement], params: Sequence[Parameters]) -> int:

@@ -56,16 +56,7 @@ def _plan(planned: PlannedWrite, kinds: Sequence[SqlType], find: FindTable) -> W
         table = find(name)
         if table is None:
             return None
-        return [
-            RelationColumn(
-                one.name,
-                types.of_column(one.type),
-                is_key=one.name in table.primary_key,
-                unique_keys=[name for name, columns in table.unique_keys.items() if one.name in columns],
-                is_generated=one.identity is not None and one.identity.kind == "always",
-            )
-            for one in table.columns
-        ]
+        return written_columns(table)
 
     try:
         (statement,) = pgparse.parse(planned.text)
@@ -75,6 +66,20 @@ def _plan(planned: PlannedWrite, kinds: Sequence[SqlType], find: FindTable) -> W
         raise SqlSyntaxError(error.message, *_place(planned, (error.position or 1) - 1)) from None
     except AnalysisError as error:
         raise failure_at(error, planned) from None
+
+
+def written_columns(table: Table) -> list[RelationColumn]:
+    """Return the columns of a table as a write sees them."""
+    return [
+        RelationColumn(
+            one.name,
+            types.of_column(one.type),
+            is_key=one.name in table.primary_key,
+            unique_keys=[name for name, columns in table.unique_keys.items() if one.name in columns],
+            is_generated=one.identity is not None and one.identity.kind == "always",
+        )
+        for one in table.columns
+    ]
 
 
 def failure_at(error: AnalysisError, planned: PlannedWrite) -> SqlError:

@@ -34,6 +34,7 @@ from tailrace.sql.tables.indexes import new_index, relation_names
 from tailrace.sql.tables.jobs import (
     AlterJob,
     IndexJob,
+    RevealJob,
     RouteJob,
     SchemaJob,
     SnapshotJob,
@@ -120,10 +121,13 @@ class Tables:
     def get(self, name: str) -> Table:
         return self._definitions.get(name)
 
-    async def create(self, asked: CreateTableStatement) -> Table:
-        """Create a table. Raises `TableExistsError` if one of this name exists, even if it has the same columns."""
+    async def create(self, asked: CreateTableStatement, *, is_filling: bool = False) -> Table:
+        """Create a table. Raises `TableExistsError` if one of this name exists, even if it has the same columns.
+
+        One that is filled first (`is_filling`) is found by nobody before `reveal`.
+        """
         taken = relation_names(self._definitions, asked.name.rpartition(".")[0])
-        draft = checked_table(asked, taken, self._limits)
+        draft = msgspec.structs.replace(checked_table(asked, taken, self._limits), is_filling=is_filling)
         future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
         log = partial(self._definitions.create_as, draft)
         self._writer.queue.put(SchemaJob(log, draft, None, future))
@@ -185,6 +189,19 @@ class Tables:
         self._writer.queue.put(SchemaJob(log, None, (table.id, table.name), future))
         return await future
 
+    async def reveal(self, table: Table) -> Table:
+        """Make a table that was filled visible."""
+        future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
+        self._writer.queue.put(RevealJob(partial(self._definitions.reveal, table), future))
+        return await future
+
+    async def drop_filling(self, table: Table) -> None:
+        """Drop a table that is still being filled."""
+        future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
+        log = partial(self._definitions.drop_filling, table)
+        self._writer.queue.put(SchemaJob(log, None, (table.id, table.name), future))
+        await future
+
     async def alter(self, asked: AlterTableStatement) -> Table:
         """Alter a table. Rows that are written before it have the old shape in the log, rows after it the new one."""
         table = self.get(asked.name)
@@ -227,13 +244,15 @@ class Tables:
         params: Sequence[Parameters] = (),
         messages: Sequence[Message] = (),
         timing: WriteTiming | None = None,
+        filling: Table | None = None,
     ) -> list[Result]:
         """Run statements as one transaction: one frame of the log, with messages for topics, or nothing.
 
         `params` has the parameters of each statement; a statement whose parameters are rows runs once for each row.
+        `filling` is the table that the statements fill, which nobody else finds.
         """
         for statement in statements:
-            if isinstance(statement, Write) and self._definitions.find(statement.target) is None:
+            if isinstance(statement, Write) and filling is None and self._definitions.find(statement.target) is None:
                 raise UnknownTableError(f"there is no table {statement.target!r}", statement.line, statement.column)
         if messages:
             self._changes.check(messages)

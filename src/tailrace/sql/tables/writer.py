@@ -24,6 +24,7 @@ from tailrace.sql.tables.jobs import (
     JobQueue,
     JobReplies,
     RebuildJob,
+    RevealJob,
     RouteJob,
     SchemaJob,
     SnapshotJob,
@@ -132,6 +133,8 @@ class TableWriter:
                     self._change_indexes(job)
                 case RouteJob():
                     self._add_route(job)
+                case RevealJob():
+                    self._reveal(job)
                 case SnapshotJob():
                     self._read_snapshot(job)
                 case RebuildJob():
@@ -229,6 +232,17 @@ class TableWriter:
             self._replies.reject([job], self._storage.failure(error))
             return
         self._replies.done(job, route)
+
+    def _reveal(self, job: RevealJob) -> None:
+        """Make a table visible, even if the client no longer waits: its rows are complete."""
+        try:
+            table = asyncio.run_coroutine_threadsafe(job.log(), self._loop).result()
+        except Exception as error:  # noqa: BLE001  errors of the log are for the client
+            self._replies.reject([job], self._storage.failure(error))
+            return
+        killpoint("fill.revealed")
+        self._catalog.add([table])
+        self._replies.done(job, table)
 
     def _read_snapshot(self, job: SnapshotJob) -> None:
         """Log the next rows of a snapshot."""

@@ -105,6 +105,15 @@ def test_the_plan_of_a_write_says_how_rows_are_found_and_checked(sql: SharedSql)
     assert "Scan of table ex" in copied
 
 
+def test_constraints_and_indexes_are_part_of_the_plan(sql: SharedSql) -> None:
+    sql.run("DROP TABLE IF EXISTS ex_checked")
+    sql.run("CREATE TABLE ex_checked (id INTEGER PRIMARY KEY, a INTEGER CHECK (a > 0), b TEXT UNIQUE)")
+    text = text_of(sql, "EXPLAIN UPDATE ex_checked SET a = 5 WHERE b = 'x'")
+    assert "Checks: PRIMARY KEY (id), UNIQUE (b), CHECK (a > 0)" in text
+    assert "SEARCH ex_checked USING INDEX" in text
+    sql.run("DROP TABLE ex_checked")
+
+
 def test_only_analyze_writes(sql: SharedSql) -> None:
     for statement in ("DELETE FROM ex", "UPDATE ex SET k = 'z'", "INSERT INTO ex VALUES (9, 'z', 1)"):
         sql.rows(f"EXPLAIN {statement}")
