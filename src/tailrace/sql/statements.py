@@ -99,7 +99,7 @@ class AlterAction(msgspec.Struct, frozen=True, kw_only=True):
     """One action of ALTER TABLE."""
 
     name: str
-    """The column that it is about."""
+    """The column or constraint that it is about."""
     position: tuple[int, int] = (1, 1)
     """Line and column of the action in the text of the request."""
 
@@ -132,6 +132,17 @@ class SetNotNull(AlterAction, frozen=True, kw_only=True):
 
 class DropNotNull(AlterAction, frozen=True, kw_only=True):
     pass
+
+
+class AddConstraint(AlterAction, frozen=True, kw_only=True):
+    """CHECK or UNIQUE; one of the two is given."""
+
+    check: CheckDefinition | None = None
+    unique: UniqueDefinition | None = None
+
+
+class DropConstraint(AlterAction, frozen=True, kw_only=True):
+    if_exists: bool = False
 
 
 class AlterTableStatement(Statement, frozen=True, kw_only=True):

@@ -6,11 +6,13 @@ ALTER TABLE [IF EXISTS] name action, ...
     ALTER [COLUMN] column [SET DATA] TYPE type
     ALTER [COLUMN] column SET DEFAULT expression | DROP DEFAULT
     ALTER [COLUMN] column SET NOT NULL | DROP NOT NULL
+    ADD [CONSTRAINT name] CHECK (condition) | UNIQUE (column, ...)
+    DROP CONSTRAINT [IF EXISTS] name [RESTRICT]
 ALTER TABLE [IF EXISTS] name RENAME [COLUMN] column TO new_name
 TRUNCATE [TABLE] name, ... [RESTART IDENTITY | CONTINUE IDENTITY] [RESTRICT]
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,9 +24,11 @@ from tailrace.sql.grammar.lexer import SqlToken
 from tailrace.sql.grammar.selects import parse_definition
 from tailrace.sql.statements import (
     AddColumn,
+    AddConstraint,
     AlterAction,
     AlterTableStatement,
     DropColumn,
+    DropConstraint,
     DropNotNull,
     Query,
     RenameColumn,
@@ -95,7 +99,43 @@ class _AlterReader:
     def actions(self, fields: Node) -> tuple[AlterAction, ...]:
         self._table = _name(fields["relation"])
         commands = [command["AlterTableCmd"] for command in fields["cmds"]]
-        return tuple(self._action(command, written) for command, written in zip(commands, self._written, strict=True))
+        return tuple(
+            action
+            for command, written in zip(commands, self._written, strict=True)
+            for action in self._actions(command, written)
+        )
+
+    def _actions(self, fields: Node, written: Sequence[SqlToken]) -> Iterator[AlterAction]:
+        """Yield an action, and behind a new column the constraints that stand with it."""
+        position = position_at(self._source, written[0].start)
+        if fields["subtype"] != "AT_AddColumn":
+            yield self._action(fields, written)
+            return
+        defined = self._definitions.column(fields["def"]["ColumnDef"], self._table)
+        if defined.is_key:
+            raise self._definitions.two_keys(self._table, defined.location)
+        if defined.column.identity is not None:
+            raise UnsupportedSqlError("ADD COLUMN with an identity is not supported; create it with the table", *position)
+        is_optional = fields.get("missing_ok", False)
+        if is_optional and (defined.checks or defined.uniques):
+            raise UnsupportedSqlError("IF NOT EXISTS of a column with constraints is not supported; add them apart", *position)
+        yield AddColumn(name=defined.column.name, column=defined.column, if_not_exists=is_optional, position=position)
+        for check in defined.checks:
+            yield AddConstraint(name=check.name or "", check=check, position=position)
+        for unique in defined.uniques:
+            yield AddConstraint(name=unique.name or "", unique=unique, position=position)
+
+    def _constraint(self, constraint: Node, position: tuple[int, int]) -> AlterAction:
+        name = constraint.get("conname", "")
+        match constraint["contype"]:
+            case "CONSTR_CHECK":
+                return AddConstraint(name=name, check=self._definitions.check(constraint), position=position)
+            case "CONSTR_UNIQUE" if "indexname" not in constraint:
+                columns = [key["String"]["sval"] for key in constraint.get("keys", ())]
+                return AddConstraint(name=name, unique=self._definitions.unique(constraint, columns), position=position)
+            case "CONSTR_PRIMARY":
+                raise self._definitions.two_keys(self._table, constraint.get("location", -1))
+        raise self._definitions.unsupported_constraint(constraint["contype"], constraint.get("location", -1))
 
     def _action(self, fields: Node, written: Sequence[SqlToken]) -> AlterAction:
         position = position_at(self._source, written[0].start)
@@ -105,22 +145,10 @@ class _AlterReader:
         if fields.get("behavior") == "DROP_CASCADE":
             raise UnsupportedSqlError("CASCADE of ALTER TABLE is not supported; drop first what uses the column", *position)
         match subtype:
-            case "AT_AddColumn":
-                defined = self._definitions.column(definition["ColumnDef"], self._table)
-                if defined.is_key:
-                    raise self._definitions.two_keys(self._table, defined.location)
-                if defined.checks or defined.uniques or defined.column.identity is not None:
-                    raise UnsupportedSqlError(
-                        "ADD COLUMN with CHECK, UNIQUE or an identity is not supported; add the column, and make it unique by"
-                        " CREATE UNIQUE INDEX",
-                        *position,
-                    )
-                return AddColumn(
-                    name=defined.column.name,
-                    column=defined.column,
-                    if_not_exists=fields.get("missing_ok", False),
-                    position=position,
-                )
+            case "AT_AddConstraint":
+                return self._constraint(definition["Constraint"], position)
+            case "AT_DropConstraint":
+                return DropConstraint(name=name, if_exists=fields.get("missing_ok", False), position=position)
             case "AT_DropColumn":
                 return DropColumn(name=name, if_exists=fields.get("missing_ok", False), position=position)
             case "AT_AlterColumnType":

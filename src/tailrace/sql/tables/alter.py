@@ -15,9 +15,11 @@ from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import Column, ColumnChange, Table
 from tailrace.sql.statements import (
     AddColumn,
+    AddConstraint,
     AlterAction,
     AlterTableStatement,
     DropColumn,
+    DropConstraint,
     DropNotNull,
     ExpressionText,
     RenameColumn,
@@ -27,6 +29,7 @@ from tailrace.sql.statements import (
 )
 from tailrace.sql.tables.constraints import analyze_check, with_renamed_column, without_column
 from tailrace.sql.tables.defaults import checked_default, default_of, is_volatile
+from tailrace.sql.tables.indexes import named_checks, unique_indexes
 from tailrace.sql.tables.schema import check_column_name, storage_of
 from tailrace.sql.tables.type_changes import UNCHANGED, type_change
 from tailrace.sql.tables.values import RANGES, StoredValue
@@ -46,6 +49,8 @@ class AlteredTable(NamedTuple):
     """Whether a column of the primary key is renamed, and with it the keys of change events."""
     not_null: tuple[str, ...]
     """Columns, by their new names, in which no row may have null."""
+    checks: tuple[str, ...] = ()
+    """The names of new checks, which no row may break."""
 
 
 def alter_table(table: Table, asked: AlterTableStatement, limits: Limits, now_ms: int) -> AlteredTable | None:
@@ -58,7 +63,7 @@ def alter_table(table: Table, asked: AlterTableStatement, limits: Limits, now_ms
 
 def _pass_of(action: AlterAction) -> int:
     match action:
-        case DropColumn() | DropNotNull() | SetColumnDefault(default=None):
+        case DropColumn() | DropConstraint() | DropNotNull() | SetColumnDefault(default=None):
             return 0
         case SetColumnType():
             return 1
@@ -101,10 +106,14 @@ class _Draft:
                 self._set_not_null(self._place(action))
             case DropNotNull():
                 self._drop_not_null(action)
+            case AddConstraint():
+                self._add_constraint(action)
+            case DropConstraint():
+                self._drop_constraint(action)
 
     def finish(self) -> AlteredTable | None:
         table = self._table
-        if not self._changes and tuple(self._columns) == table.columns:
+        if not self._changes and tuple(self._columns) == table.columns and self._constraints == table:
             return None
         if table.schema_version >= self._limits.table_versions:
             raise LimitExceededError(
@@ -122,7 +131,9 @@ class _Draft:
         for check in altered.checks:
             analyze_check(ExpressionText(check.expression), altered.columns, altered.name)
         changes_key = altered.primary_key != table.primary_key
-        return AlteredTable(altered, frozenset(self._changed), changes_key, tuple(self._not_null))
+        known = {check.name for check in table.checks}
+        checks = tuple(check.name for check in altered.checks if check.name not in known)
+        return AlteredTable(altered, frozenset(self._changed), changes_key, tuple(self._not_null), checks)
 
     def _add(self, action: AddColumn) -> None:
         column, table = self._checked_default(action.column, action), self._table
@@ -218,9 +229,9 @@ class _Draft:
     def _drop_not_null(self, action: DropNotNull) -> None:
         place = self._place(action)
         column = self._columns[place]
+        self._refuse_identity(column, action)
         if column.name in self._key:
             raise self._error(f"column {column.name!r} is in a primary key", action, sqlstate=INVALID_TABLE_DEFINITION)
-        self._refuse_identity(column, action)
         self._columns[place] = msgspec.structs.replace(column, nullable=True)
 
     def _value(self, column: Column, action: AlterAction) -> StoredValue:
@@ -242,6 +253,30 @@ class _Draft:
         except SqlError as error:
             raise self._error(str(error), action, type(error), error.sqlstate) from error
 
+    def _add_constraint(self, action: AddConstraint) -> None:
+        there = self._constraints
+        if action.check is not None:
+            checks = named_checks([action.check], self._columns, self._table.name, there.checks)
+            self._constraints = msgspec.structs.replace(there, checks=(*there.checks, *checks))
+        if action.unique is not None:
+            taken = {*there.unique_keys, *(index.name for index in there.indexes), *(check.name for check in there.checks)}
+            found = unique_indexes(
+                [action.unique], lambda name: self._columns[self._place_of(name, action)], self._table.name, (), taken
+            )
+            self._constraints = msgspec.structs.replace(there, indexes=(*there.indexes, *found))
+
+    def _drop_constraint(self, action: DropConstraint) -> None:
+        there = self._constraints
+        checks = tuple(check for check in there.checks if check.name != action.name)
+        indexes = tuple(index for index in there.indexes if not (index.is_constraint and index.name == action.name))
+        if (checks, indexes) != (there.checks, there.indexes):
+            self._constraints = msgspec.structs.replace(there, checks=checks, indexes=indexes)
+        elif action.name in there.unique_keys and action.name not in {index.name for index in there.indexes}:
+            raise self._error("the primary key of a table can't be dropped", action, UnsupportedSqlError)
+        elif not action.if_exists:
+            message = f"constraint {action.name!r} of table {self._table.name!r} does not exist"
+            raise self._error(message, action, sqlstate="42704")
+
     def _refuse_identity(self, column: Column, action: AlterAction) -> None:
         if column.identity is not None:
             message = f"column {column.name!r} of table {self._table.name!r} is an identity column"
@@ -253,10 +288,13 @@ class _Draft:
         return next((place for place, column in enumerate(self._columns) if column.name.lower() == wanted), None)
 
     def _place(self, action: "DropColumn | RenameColumn | SetColumnType | SetColumnDefault | SetNotNull | DropNotNull") -> int:
-        place = self._find(action.name)
+        return self._place_of(action.name, action)
+
+    def _place_of(self, name: str, action: AlterAction) -> int:
+        place = self._find(name)
         if place is None:
-            hint = did_you_mean(action.name, [column.name for column in self._columns])
-            message = f"column {action.name!r} of table {self._table.name!r} does not exist{hint}"
+            hint = did_you_mean(name, [column.name for column in self._columns])
+            message = f"column {name!r} of table {self._table.name!r} does not exist{hint}"
             raise self._error(message, action, sqlstate=UNDEFINED_COLUMN)
         return place
 

@@ -5,7 +5,7 @@ broken if it is false; null is no violation.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ CHECK_VIOLATION = "23514"
 _UNIQUE = re.compile(r"UNIQUE constraint failed: (.*)")
 _NOT_NULL = re.compile(r"NOT NULL constraint failed: (.*)")
 _RELATION = 1
+_CHECK_EVERY_ROWS = 256
 _STORED_UNCHANGED = ("smallint", "integer", "bigint", "double", "real", "text", "char", "bytes", "json")
 
 
@@ -43,8 +44,10 @@ class _CompiledCheck(NamedTuple):
 class RowChecks:
     """The checks of one table, compiled when the first row is written."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, names: Collection[str] | None = None) -> None:
+        """`names` are those of the checks; all of the table's if it is `None`."""
         self._table = table
+        self._names = names
         self._compiled: list[_CompiledCheck] | None = None
 
     def __bool__(self) -> bool:
@@ -73,9 +76,23 @@ class RowChecks:
             first.rows = broken
             raise first
 
+    def check_present(self, rows: Iterable[Sequence[StoredValue]], now: datetime, check: Callable[[], None]) -> None:
+        """Check rows that are there already. `check` is called every few rows, and raises if the statement must stop."""
+        for number, row in enumerate(rows, 1):
+            if number % _CHECK_EVERY_ROWS == 0:
+                check()
+            try:
+                self._check(row, now)
+            except ConstraintError as error:
+                raise ConstraintError(
+                    f"a row of table {self._table.name!r} breaks the new check; change these rows first: {error}",
+                    sqlstate=CHECK_VIOLATION,
+                ) from None
+
     def _check(self, row: Sequence[StoredValue], now: datetime) -> None:
         if self._compiled is None:
-            self._compiled = [_compiled(check, self._table) for check in self._table.checks]
+            wanted = [check for check in self._table.checks if self._names is None or check.name in self._names]
+            self._compiled = [_compiled(check, self._table) for check in wanted]
         for name, evaluate, loads in self._compiled:
             values: list[Any] = [*row, now]
             for at, load in loads:

@@ -27,14 +27,16 @@ _DUPLICATE_OBJECT = "42710"
 FindColumn = Callable[[str], Column]
 
 
-def named_checks(checks: Iterable[CheckDefinition], columns: Sequence[Column], table: str) -> tuple[Check, ...]:
-    """Check the conditions of a new table, and return them with names: `t_x_check` if it uses the column x alone."""
+def named_checks(
+    checks: Iterable[CheckDefinition], columns: Sequence[Column], table: str, known: Sequence[Check] = ()
+) -> tuple[Check, ...]:
+    """Check new conditions of a table, and return them with names: `t_x_check` if it uses the column x alone."""
     found: list[Check] = []
     for definition in checks:
         expression = analyze_check(definition.expression, columns, table)
         used = {part.column for part in expression.walk() if isinstance(part, ColumnReference)}
         name = definition.name
-        taken = {check.name for check in found}
+        taken = {check.name for check in (*known, *found)}
         if name is None:
             name = chosen_name([_base(table), *(used if len(used) == 1 else ())], "check", taken)
         elif name in taken:

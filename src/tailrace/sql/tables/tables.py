@@ -25,7 +25,7 @@ from tailrace.model.route import Route, RouteSnapshot
 from tailrace.model.table import Table, TableIndex
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
 from tailrace.sql.results import Result
-from tailrace.sql.statements import AlterTableStatement, CreateIndexStatement, CreateTableStatement, Write
+from tailrace.sql.statements import AddConstraint, AlterTableStatement, CreateIndexStatement, CreateTableStatement, Write
 from tailrace.sql.tables.alter import AlteredTable, alter_table
 from tailrace.sql.tables.checkpoints import CheckpointTask
 from tailrace.sql.tables.columnar_copies import FOLDER_NAME, ColumnarCopies
@@ -209,6 +209,10 @@ class Tables:
         altered = alter_table(table, asked, self._limits, self._changes.now_ms())
         if altered is None:
             return table
+        taken = relation_names(self._definitions, table.name.rpartition(".")[0])
+        for action in asked.actions:
+            if isinstance(action, AddConstraint) and action.unique is not None and action.name in taken:
+                raise TableExistsError(f"relation {action.name!r} already exists", *action.position)
         self._check_uses(table, altered)
         future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
         self._writer.queue.put(AlterJob(asked, self._log_altered, future))

@@ -25,7 +25,7 @@ from tailrace.sql.tables.alter import AlteredTable
 from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.change_recorder import ChangeRecorder
 from tailrace.sql.tables.columnar_copies import ColumnarCopies
-from tailrace.sql.tables.constraints import violation
+from tailrace.sql.tables.constraints import RowChecks, violation
 from tailrace.sql.tables.database import abandon, allow, open_writer
 from tailrace.sql.tables.functions import register_functions
 from tailrace.sql.tables.indexes import ensure_indexes
@@ -46,7 +46,7 @@ from tailrace.sql.tables.programs import (
 )
 from tailrace.sql.tables.readers import StoredRows, check_versions, read_parts
 from tailrace.sql.tables.rows import TableLog, TableRows
-from tailrace.sql.tables.schema import delete_all_sql
+from tailrace.sql.tables.schema import delete_all_sql, rows_sql
 from tailrace.sql.tables.table_catalog import TableCatalog
 from tailrace.sql.tables.table_file import TableFile, check_sealed, judged
 from tailrace.sql.tables.values import StoredValue
@@ -185,7 +185,13 @@ class WriterConnection:
                         f"column {name!r} of table {table.name!r} contains null values; update these rows first",
                         sqlstate="23502",
                     )
+            if altered.checks:
+                RowChecks(altered.table, altered.checks).check_present(
+                    self._connection.execute(rows_sql(altered.table)), self._now(), self._guard.check
+                )
             check_sealed(self._connection)
+        except apsw.ConstraintError as error:
+            raise violation(error, altered.table) from None
         except apsw.InterruptError as error:
             if self._guard.rejection is not None:
                 raise self._guard.rejection from error
