@@ -21,6 +21,7 @@ from tailrace.sql.statements import (
     AlterTableStatement,
     CreateIndexStatement,
     CreateTableStatement,
+    DropIndexStatement,
     DropTableStatement,
     Query,
     TruncateStatement,
@@ -65,6 +66,12 @@ class TableSql:
             return Result()
         if isinstance(statement, CreateIndexStatement):
             await self.tables.create_index(statement)
+            return Result()
+        if isinstance(statement, DropIndexStatement):
+            for name in statement.names:
+                found = self.tables.find_index(name)
+                assert found is not None, f"there is no index {name}"
+                await self.tables.drop_index(*found)
             return Result()
         if isinstance(statement, DropTableStatement):
             for name in statement.names:

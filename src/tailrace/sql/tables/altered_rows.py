@@ -17,11 +17,14 @@ from tailrace.sql.tables.values import StoredValue
 _NEW_NAME = "_tailrace.altered"
 
 
-def alter_rows(connection: apsw.Connection, table: Table, version: int) -> None:
-    """Bring rows of this version to the present shape."""
+def alter_rows(connection: apsw.Connection, table: Table, version: int, *, is_behind: bool) -> None:
+    """Bring rows of this version to the present shape.
+
+    With `is_behind`, rows to come may have nulls that the table does not allow any more.
+    """
     for shaped in changes_since(table, version):
         _alter(connection, table.name, shaped)
-    if _has_other_nulls(connection, table):
+    if _refuses_nulls(connection, table, is_behind):
         columns = {column.name: quoted(column.name) for column in table.columns}
         _rewrite(connection, table.name, RowShape(table.columns, table.primary_key), columns)
 
@@ -67,9 +70,11 @@ def _rewrite(connection: apsw.Connection, name: str, shape: RowShape, values: di
         connection.execute(str(sql))
 
 
-def _has_other_nulls(connection: apsw.Connection, table: Table) -> bool:
-    """Return whether SQLite refuses nulls that the table allows: files of older versions had NOT NULL in them."""
-    nullable = {column.name for column in table.columns if column.nullable}
+def _refuses_nulls(connection: apsw.Connection, table: Table, is_behind: bool) -> bool:
+    """Return whether SQLite refuses nulls that rows may have: files of older versions had NOT NULL in them."""
+    nullable = {
+        column.name for column in table.columns if column.nullable or (is_behind and column.name not in table.primary_key)
+    }
     found = connection.execute(f"PRAGMA table_info({quoted(table.name)})")
     return any(refuses and name in nullable for _, name, _, refuses, *_ in found)
 

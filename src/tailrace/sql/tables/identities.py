@@ -26,6 +26,8 @@ class IdentityNumbers:
         self._read = read
         self._last: dict[TableId, dict[int, int]] = {}
         self._unsaved: set[TableId] = set()
+        self._restarted: list[tuple[TableId, dict[int, int]]] = []
+        """Tables whose numbers begin anew, with those from before, until the log has it."""
 
     def next(self, table: Table, column: Column) -> int:
         """Return the next number of a column."""
@@ -48,12 +50,33 @@ class IdentityNumbers:
         self._unsaved.add(table.id)
         return number
 
+    @property
+    def restarts(self) -> int:
+        """How many restarts the log does not have yet."""
+        return len(self._restarted)
+
+    def restart(self, table: Table) -> None:
+        """Begin with the first numbers of a table again (TRUNCATE ... RESTART IDENTITY)."""
+        if all(column.identity is None for column in table.columns):
+            return
+        known = self._last.get(table.id)
+        self._restarted.append((table.id, dict(self._read(table)) if known is None else known))
+        self._last[table.id] = {}
+        self._unsaved.add(table.id)
+
+    def undo_restarts(self, first: int) -> None:
+        """Undo the restarts of a transaction that failed: those from this one on."""
+        while len(self._restarted) > first:
+            table_id, before = self._restarted.pop()
+            self._last[table_id] = before
+
     def unsaved(self) -> dict[TableId, LastNumbers]:
         """Return the last numbers of all tables that the log does not have yet."""
         return {table_id: dict(self._last[table_id]) for table_id in self._unsaved}
 
     def saved(self, numbers: Mapping[TableId, LastNumbers]) -> None:
         """Note that the log has these."""
+        self._restarted.clear()
         self._unsaved -= {table_id for table_id, last in numbers.items() if self._last.get(table_id) == last}
 
     def forget(self, table: Table) -> None:

@@ -132,6 +132,14 @@ def drop_other_indexes(connection: apsw.Connection, table: Table) -> None:
             connection.execute(f"DROP INDEX {quoted(name)}")
 
 
+def drop_indexes(connection: apsw.Connection, table: Table) -> None:
+    """Drop all indexes of a table besides its primary key."""
+    there = connection.execute("SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = ?", (table.name,)).fetchall()
+    for name in (str(name) for (name,) in there):
+        if name.startswith(_PREFIX):
+            connection.execute(f"DROP INDEX {quoted(name)}")
+
+
 def index_sql(table: Table, index: TableIndex) -> str:
     name = quoted(f"{_PREFIX}{table.id}.{index.name}")
     columns = ", ".join(f"{quoted(one)}{' DESC' if one in index.descending else ''}" for one in index.columns)

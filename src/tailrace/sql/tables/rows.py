@@ -38,8 +38,8 @@ from tailrace.sql.tables.database import (
     quoted,
 )
 from tailrace.sql.tables.decimals import register_decimals
-from tailrace.sql.tables.indexes import drop_other_indexes, ensure_indexes
-from tailrace.sql.tables.schema import create_sql, delete_all_sql, delete_sql, insert_sql, rows_behind_sql, rows_sql
+from tailrace.sql.tables.indexes import drop_indexes, drop_other_indexes, ensure_indexes
+from tailrace.sql.tables.schema import create_sql, delete_all_sql, delete_sql, insert_sql, rows_behind_sql, rows_sql, upsert_sql
 from tailrace.sql.tables.schema_versions import upgrade_from
 from tailrace.sql.tables.table_file import CHECKSUM_BYTES, FORMAT, DamagedFileError, TableFile, is_damage
 from tailrace.sql.tables.values import StoredRow
@@ -95,11 +95,12 @@ class TableRows:
         found = self._connection.execute(f"SELECT id, schema_version FROM {quoted(CATALOG)}")  # noqa: S608
         return {TableId(table_id): version for table_id, version in found}
 
-    def alter(self, table: Table, version: int) -> None:
-        """Bring rows of a version to the present shape of their table."""
-        drop_other_indexes(self._connection, table)
-        alter_rows(self._connection, table, version)
-        ensure_indexes(self._connection, table)
+    def alter(self, table: Table, version: int, *, is_behind: bool = False) -> None:
+        """Bring rows of a version to the present shape of their table. Its indexes are left to the caller.
+
+        `is_behind` tells that changes of earlier versions are still to be applied.
+        """
+        alter_rows(self._connection, table, version, is_behind=is_behind)
         self._connection.execute(
             f"UPDATE {quoted(CATALOG)} SET schema_version = ? WHERE id = ?",  # noqa: S608
             (table.schema_version, table.id),
@@ -155,8 +156,15 @@ class TableRows:
             if table_id not in there:
                 self.create(of.table)
                 self._fill(of, log)
-            elif versions[table_id] != of.table.schema_version:
-                self.alter(of.table, versions[table_id])
+                continue
+            # The file may have indexes from before a change of the definition that it missed. Those it lacks are made last.
+            drop_other_indexes(self._connection, of.table)
+            if versions[table_id] < of.table.schema_version:
+                drop_indexes(self._connection, of.table)
+                self.alter(of.table, versions[table_id], is_behind=True)
+            elif versions[table_id] > of.table.schema_version:
+                why = f"version {versions[table_id]} of its schema, but the log has version {of.table.schema_version}"
+                self._rebuild(of, log, why)
         offsets = self.offsets()
         applied = sum(self._bring_up(of, offsets[table_id], log) for table_id, of in wanted.items())
         for of in wanted.values():
@@ -167,18 +175,24 @@ class TableRows:
         table = of.table
         start, end = log.bounds(table)
         if not start <= offset <= end and can_be_rebuilt(table, log):
-            # With relaxed durability a power failure can lose more of the log than of the rows. The log is the truth.
-            _log.warning(
-                "Table %s has its changes up to offset %d, but the log has them from %d to %d. Its rows are rebuilt.",
-                table.name,
-                offset,
-                start,
-                end,
-            )
-            self.drop(table.id, table.name)
-            self.create(table)
-            offset = self._fill(of, log)
+            offset = self._rebuild(of, log, f"its changes up to offset {offset}, but the log has them from {start} to {end}")
         return self._replay(of, offset, log)
+
+    def _rebuild(self, of: TableEvents, log: TableLog, why: str) -> Offset:
+        """Begin a table anew that is ahead of the log, and return the offset of the first change that it lacks.
+
+        With relaxed durability a power failure can lose more of the log than of the rows. The log is the truth.
+        """
+        table = of.table
+        if not can_be_rebuilt(table, log):
+            raise CorruptionError(
+                f"table {table.name!r} has {why}, which lacks its oldest changes and has no checkpoint of the rows: restore the"
+                " table file that belongs to this log"
+            )
+        _log.warning("Table %s has %s. Its rows are rebuilt.", table.name, why)
+        self.drop(table.id, table.name)
+        self.create(table)
+        return self._fill(of, log)
 
     def _fill(self, of: TableEvents, log: TableLog) -> Offset:
         """Fill a new table from its checkpoint, if there is one, and return the offset of the first change that it lacks."""
@@ -199,7 +213,7 @@ class TableRows:
 
     def _replay(self, of: TableEvents, offset: Offset, log: TableLog) -> int:
         table = of.table
-        put, take = insert_sql(table, or_replace=True), delete_sql(table)
+        put, take = upsert_sql(table), delete_sql(table)
         first = offset
         while records := log.read(table, offset, _READ_BYTES):
             for record in records:
@@ -212,12 +226,21 @@ class TableRows:
                 if row is None:
                     self._connection.execute(take, key)
                 else:
-                    self._connection.execute(put, row)
+                    self._put(table, put, row)
             offset = Offset(records[-1].offset + 1)
             killpoint("rebuild.half")
         if offset != first:
             self.reached({table.id: offset})
         return offset - first
+
+    def _put(self, table: Table, sql: str, row: StoredRow) -> None:
+        """Insert or update a row of the log."""
+        try:
+            self._connection.execute(sql, row)
+        except apsw.ConstraintError:
+            # The file has a unique index that was dropped and made again since; there were rows that break it meanwhile.
+            drop_indexes(self._connection, table)
+            self._connection.execute(sql, row)
 
 
 def can_be_rebuilt(table: Table, log: TableLog) -> bool:

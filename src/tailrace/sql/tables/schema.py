@@ -146,6 +146,14 @@ def insert_sql(table: Table, or_replace: bool = False) -> str:
     return f"INSERT {'OR REPLACE ' if or_replace else ''}INTO {quoted(table.name)} VALUES ({parameters})"  # noqa: S608
 
 
+def upsert_sql(table: Table) -> str:
+    """Return the statement that inserts a row or replaces the one with its key. It replaces no other row."""
+    others = [column.name for column in table.columns if column.name not in table.primary_key]
+    changed = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in others)
+    key = ", ".join(map(quoted, table.primary_key))
+    return f"{insert_sql(table)} ON CONFLICT ({key}) DO {f'UPDATE SET {changed}' if others else 'NOTHING'}"
+
+
 def delete_sql(table: Table) -> str:
     """Return the statement that deletes a row by its key."""
     key = " AND ".join(f"{quoted(name)} = ?" for name in table.primary_key)

@@ -12,7 +12,7 @@ import apsw
 import msgspec
 
 from tailrace.model.clock import Clock
-from tailrace.model.errors import ConstraintError, UnknownTableError, UnsupportedSqlError
+from tailrace.model.errors import ConstraintError, UnknownTableError
 from tailrace.model.ids import Offset, TableId
 from tailrace.model.limits import Limits
 from tailrace.model.route import RouteSnapshot
@@ -28,7 +28,7 @@ from tailrace.sql.tables.columnar_copies import ColumnarCopies
 from tailrace.sql.tables.constraints import RowChecks, violation
 from tailrace.sql.tables.database import abandon, allow, open_writer
 from tailrace.sql.tables.functions import register_functions
-from tailrace.sql.tables.indexes import ensure_indexes
+from tailrace.sql.tables.indexes import drop_other_indexes, ensure_indexes
 from tailrace.sql.tables.jobs import TableStatement, WriteJob
 from tailrace.sql.tables.planned_writes import PlannedWrite, failure_at, parameter_value
 from tailrace.sql.tables.programs import (
@@ -102,6 +102,8 @@ class WriterConnection:
 
     def begin(self, ts: int, snapshots: Mapping[TableId, Sequence[RouteSnapshot]]) -> None:
         self._execute_internal("BEGIN IMMEDIATE")
+        # What is left is of a group that was rolled back.
+        self._catalog.numbers.undo_restarts(0)
         self.recorder.begin(ts, snapshots)
 
     def commit(self, reached: Mapping[TableId, Offset]) -> None:
@@ -178,7 +180,9 @@ class WriterConnection:
         self._copies.forget(table.id)
         self._guard.start()
         try:
+            drop_other_indexes(self._connection, altered.table)
             self._rows.alter(altered.table, table.schema_version)
+            ensure_indexes(self._connection, altered.table)
             for name in altered.not_null:
                 if self._rows.has_null(altered.table, name):
                     raise ConstraintError(
@@ -234,6 +238,7 @@ class WriterConnection:
             for statement, params in zip(job.statements, job.params, strict=True)
         ]
         mark = self.recorder.transaction(job.tx)
+        restarts = self._catalog.numbers.restarts
         # SQLite rolls back a single step by itself.
         alone = len(steps) == 1 and steps[0].is_single
         if not alone:
@@ -249,6 +254,7 @@ class WriterConnection:
             check_sealed(self._connection)
         except BaseException as error:
             self.recorder.back_to(mark)
+            self._catalog.numbers.undo_restarts(restarts)
             if self._connection.in_transaction:
                 if not alone:
                     self._execute_internal(f"ROLLBACK TO {_SAVEPOINT}")
@@ -325,12 +331,8 @@ class WriterConnection:
                 table = self._catalog.find(name)
                 if table is None:
                     raise UnknownTableError(f"there is no table {name!r}", statement.line, statement.column)
-                if statement.restart_identity and any(column.identity is not None for column in table.columns):
-                    raise UnsupportedSqlError(
-                        f"RESTART IDENTITY is not supported: table {table.name!r} never gives out a number twice",
-                        statement.line,
-                        statement.column,
-                    )
+                if statement.restart_identity:
+                    self._catalog.numbers.restart(table)
                 self._connection.execute(delete_all_sql(table))
                 self.recorder.truncated(self._catalog.events[table.name])
         finally:
