@@ -97,7 +97,9 @@ class RowSelect:
         self.sql = f"SELECT {shown} FROM {quoted(table.name)}{where}"  # noqa: S608
         self.bound_values = len(self._bound)
         self.has_filter = self._where is not None
-        self.is_by_key = any(one.sql.startswith(f"{quoted(table.primary_key[0])} ") for one in pushed)
+        firsts = tuple(f"{quoted(name)} " for name in (table.primary_key[0], *(index.columns[0] for index in table.indexes)))
+        self.is_by_key = any(one.sql.startswith(firsts) for one in pushed)
+        """Whether SQLite finds the rows by the primary key or an index."""
 
     def run(self, snapshot: TableSnapshot, parameters: Sequence[object], now: datetime) -> Result | None:
         """Return the result, or `None` if the general way must be taken."""

@@ -157,8 +157,10 @@ def _changed_keys(table: Table, keys: Sequence[Sequence[StoredValue]]) -> bytes:
 
 
 def can_use_copy(table: Table, where: Sequence[tuple[ColumnCondition, Sequence[object]]]) -> bool:
-    """Return whether a scan reads so many rows that a columnar copy may be faster than SQLite, which finds rows by key."""
-    return not any(condition.column == table.primary_key[0] and condition.comparison in ("=", "in") for condition, _ in where)
+    """Return whether a scan may read so many rows that a columnar copy is faster than SQLite, which finds rows by a key."""
+    fixed = {condition.column for condition, _ in where if condition.comparison in ("=", "in")}
+    keys = [table.primary_key, *(index.columns for index in table.indexes if index.is_unique)]
+    return not any(fixed.issuperset(key) for key in keys)
 
 
 def schema_of(columns: Sequence[Column]) -> pa.Schema:

@@ -108,7 +108,9 @@ class ColumnarCopies:
         return len(self._copies)
 
     def has_copy(self, table: Table) -> bool:
-        return table.id in self._copies
+        """Return whether queries over the table read a copy."""
+        copy = self._copies.get(table.id)
+        return copy is not None and copy.table == table
 
     @contextmanager
     def committing(self, changed_keys: ChangedKeysOf) -> Iterator[None]:
