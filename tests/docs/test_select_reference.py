@@ -15,6 +15,7 @@ SELECT_PAGE = (REFERENCE / "select.md").read_text()
 _ROW = re.compile(r"^\| `(\w+)` \| ([^|]+) \|", re.MULTILINE)
 _TYPES = {
     pa.int32(): "integer",
+    pa.bool_(): "boolean",
     pa.int64(): "bigint",
     pa.float64(): "double",
     pa.string(): "text",

@@ -43,8 +43,8 @@ def test_columns_of_the_mentioned_tables_come_first() -> None:
 
 
 def test_keywords_are_offered_in_the_case_in_which_they_were_begun() -> None:
-    assert offered("CONS") == ["CONSUME"]
-    assert offered("cons") == ["consume"]
+    assert offered("CONSU") == ["CONSUME"]
+    assert offered("consu") == ["consume"]
 
 
 def test_every_word_of_the_documented_syntax_is_known() -> None:

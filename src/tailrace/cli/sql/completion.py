@@ -24,16 +24,17 @@ from tailrace.model.errors import TailraceError
 
 # fmt: off
 KEYWORDS = (
-    "ACK", "ADD", "ALL", "ALTER", "ANALYZE", "AND", "AS", "ASC", "BEGIN", "BETWEEN", "BY", "CASCADE", "CASE", "CAST",
-    "CLEAR", "COLUMN", "COMMIT", "CONFLICT", "CONSUME", "CONTINUE", "CORRUPT", "COSTS", "CREATE", "CROSS", "DATA", "DEAD",
-    "DEFAULT", "DELETE", "DESC", "DESCRIBE", "DISTINCT", "DO", "DROP", "EARLIEST", "ELSE", "END", "EXCEPT", "EXISTS",
-    "EXPLAIN", "FALSE", "FORMAT", "FROM", "FULL", "GROUP", "GROUPS", "HAVING", "IDENTITY", "IF", "ILIKE", "IN", "INNER",
-    "INSERT", "INTERSECT", "INTO", "IS", "JOIN", "JSON", "KEY", "LATEST", "LEFT", "LETTERS", "LIKE", "LIMIT", "NEW", "NOT",
-    "NOTHING", "NULL", "OF", "OFF", "OFFSET", "OLD", "ON", "OR", "ORDER", "OUTER", "OVER", "PARTITION", "PARTITIONS",
-    "PRIMARY", "RECURSIVE", "REDRIVE", "RENAME", "REPLACE", "RESTART", "RESTRICT", "RETURNING", "RIGHT", "ROLLBACK",
-    "ROUTES", "SELECT", "SET", "SHOW", "SKIP", "SOURCE", "START", "TABLE", "TABLES", "TEXT", "THEN", "TIMESTAMP", "TIMING",
-    "TO", "TOPIC", "TOPICS", "TRANSACTION", "TRUE", "TRUNCATE", "TYPE", "UNION", "UPDATE", "UPTO", "USING", "VALUES",
-    "VIEW", "VIEWS", "WAIT", "WHEN", "WHERE", "WINDOW", "WITH", "WORK"
+    "ACK", "ADD", "ALL", "ALTER", "ALWAYS", "ANALYZE", "AND", "AS", "ASC", "BEGIN", "BETWEEN", "BY", "CASCADE", "CASE",
+    "CAST", "CHECK", "CLEAR", "COLUMN", "COMMIT", "CONFLICT", "CONSTRAINT", "CONSUME", "CONTINUE", "CORRUPT", "COSTS",
+    "CREATE", "CROSS", "DATA", "DEAD", "DEFAULT", "DELETE", "DESC", "DESCRIBE", "DISTINCT", "DO", "DROP", "EARLIEST",
+    "ELSE", "END", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE", "FORMAT", "FROM", "FULL", "GENERATED", "GROUP", "GROUPS",
+    "HAVING", "IDENTITY", "IF", "ILIKE", "IN", "INCREMENT", "INDEX", "INNER", "INSERT", "INTERSECT", "INTO", "IS", "JOIN",
+    "JSON", "KEY", "LATEST", "LEFT", "LETTERS", "LIKE", "LIMIT", "NEW", "NO", "NOT", "NOTHING", "NULL", "OF", "OFF",
+    "OFFSET", "OLD", "ON", "OR", "ORDER", "OUTER", "OVER", "PARTITION", "PARTITIONS", "PRIMARY", "RECURSIVE", "REDRIVE",
+    "RENAME", "REPLACE", "RESTART", "RESTRICT", "RETURNING", "RIGHT", "ROLLBACK", "ROUTES", "SELECT", "SET", "SHOW", "SKIP",
+    "SOURCE", "START", "TABLE", "TABLES", "TEXT", "THEN", "TIMESTAMP", "TIMING", "TO", "TOPIC", "TOPICS", "TRANSACTION",
+    "TRUE", "TRUNCATE", "TYPE", "UNION", "UNIQUE", "UPDATE", "UPTO", "USING", "VALUES", "VIEW", "VIEWS", "WAIT", "WHEN",
+    "WHERE", "WINDOW", "WITH", "WORK"
 )
 
 TYPES = (
@@ -53,7 +54,19 @@ TOPIC_COLUMNS = ("partition", "offset", "cursor", "timestamp", "key", "value", "
 
 SYSTEM_TABLES = tuple(
     f"system.{name}"
-    for name in ("groups", "partitions", "pipelines", "queues", "stats", "tables", "topic_offsets", "topic_routes", "topics")
+    for name in (
+        "constraints",
+        "groups",
+        "indexes",
+        "partitions",
+        "pipelines",
+        "queues",
+        "stats",
+        "tables",
+        "topic_offsets",
+        "topic_routes",
+        "topics",
+    )
 )
 
 

@@ -10,7 +10,7 @@ import msgspec
 from tailrace.broker.broker import Broker
 from tailrace.broker.tables.views import type_name
 from tailrace.broker.topics.registry import LiveTopic
-from tailrace.model.table import ColumnType
+from tailrace.model.table import Column, ColumnType
 from tailrace.sql.results import Result, ResultColumn
 from tailrace.sql.statements import DescribeStatement, ShowStatement
 
@@ -116,7 +116,7 @@ class ShowHandler:
         table = self._broker.tables.get(name)
         key = {column: place for place, column in enumerate(table.primary_key, 1)}
         rows = [
-            (column.name, str(column.type), column.nullable and column.name not in key, column.default, key.get(column.name))
+            (column.name, str(column.type), column.nullable and column.name not in key, _default(column), key.get(column.name))
             for column in table.columns
         ]
         return Result(columns, rows, status=f"DESCRIBE TABLE {table.name}")
@@ -154,3 +154,10 @@ class ShowHandler:
 
 def _columns(**types: ColumnType) -> tuple[ResultColumn, ...]:
     return tuple(ResultColumn(name, type_) for name, type_ in types.items())
+
+
+def _default(column: Column) -> str | None:
+    """Return what a column has where a statement gives it nothing."""
+    if column.identity is None:
+        return column.default
+    return f"GENERATED {'ALWAYS' if column.identity.kind == 'always' else 'BY DEFAULT'} AS IDENTITY"

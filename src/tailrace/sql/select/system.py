@@ -141,6 +141,30 @@ def _tables(broker: Broker) -> ReadRows:
     return rows
 
 
+def _constraints(broker: Broker) -> ReadRows:
+    def rows() -> Iterator[SystemRow]:
+        for table in broker.tables:
+            named = {index.name: index.columns for index in table.indexes if index.is_constraint}
+            key = next(iter(table.unique_keys))
+            yield table.id, table.name, key, "primary key", list(table.primary_key), None
+            for name, columns in named.items():
+                yield table.id, table.name, name, "unique", list(columns), None
+            for check in table.checks:
+                yield table.id, table.name, check.name, "check", None, check.expression
+
+    return rows
+
+
+def _indexes(broker: Broker) -> ReadRows:
+    def rows() -> Iterator[SystemRow]:
+        for table in broker.tables:
+            for index in table.indexes:
+                columns = [f"{name} DESC" if name in index.descending else name for name in index.columns]
+                yield table.id, table.name, index.name, columns, index.is_unique, index.is_constraint
+
+    return rows
+
+
 def _groups(broker: Broker) -> ReadRows:
     described = [broker.groups.describe(listing.name) for listing in broker.groups.all()]
 
@@ -291,6 +315,28 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "schema_version": pa.int32(),
         },
         _tables,
+    ),
+    "constraints": SystemTable(
+        {
+            "table_id": pa.int64(),
+            "table_name": pa.string(),
+            "name": pa.string(),
+            "kind": pa.string(),
+            "columns": _TEXTS,
+            "expression": pa.string(),
+        },
+        _constraints,
+    ),
+    "indexes": SystemTable(
+        {
+            "table_id": pa.int64(),
+            "table_name": pa.string(),
+            "name": pa.string(),
+            "columns": _TEXTS,
+            "is_unique": pa.bool_(),
+            "is_constraint": pa.bool_(),
+        },
+        _indexes,
     ),
     "groups": SystemTable(
         {

@@ -21,7 +21,6 @@ from tailrace.sql.analysis.types import SqlType, to_column
 from tailrace.sql.analysis.writes import AnalyzedDelete, AnalyzedInsert, AnalyzedUpdate, AnalyzedWrite, Assignment
 from tailrace.sql.evaluation.evaluator import Evaluate, compile_expression
 from tailrace.sql.evaluation.functions import EvaluationError
-from tailrace.sql.evaluation.output_texts import printer
 from tailrace.sql.results import ResultColumn
 from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.change_recorder import ChangeRecorder
@@ -371,8 +370,6 @@ def _converter(sql_type: SqlType) -> Callable[[Any], object] | None:
             return shortest_real
         case "interval":
             return interval_text
-        case "time":
-            return printer(sql_type)
     return None
 
 
