@@ -18,7 +18,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.route import ROUTES_TOPIC
 from tailrace.model.table import CHANGES_PREFIX
 
-_SYSTEM_PREFIX = "system."
+_SYSTEM_PREFIXES = ("system.", "information_schema.", "pg_catalog.")
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _LEGAL_PART = re.compile(r"[a-zA-Z0-9_-]+")
@@ -50,8 +50,8 @@ def check_topic_name(name: str, limits: Limits) -> None:
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether the name belongs to the server: changes of tables, routes, and the `system` tables of queries."""
-    return name == ROUTES_TOPIC or name.startswith((CHANGES_PREFIX, _SYSTEM_PREFIX))
+    """Return whether the name belongs to the server: changes of tables, routes, and the system tables of queries."""
+    return name == ROUTES_TOPIC or name.startswith((CHANGES_PREFIX, *_SYSTEM_PREFIXES))
 
 
 def check_group_name(name: str, limits: Limits) -> None:

@@ -16,6 +16,7 @@ from tailrace.sql.analysis.input_texts import read_text
 from tailrace.sql.analysis.json_syntax import is_json, json_array, json_object, json_scalar, json_subscript
 from tailrace.sql.analysis.parse_tree import Node, location_of
 from tailrace.sql.analysis.scope import Scope
+from tailrace.sql.analysis.session_values import session_value
 from tailrace.sql.analysis.tree import (
     AnyOrAll,
     ArrayItem,
@@ -358,6 +359,9 @@ class ExpressionAnalyzer(TypeResolver):
 
     def _value_function(self, fields: Node, scope: Scope) -> Expression:
         location = location_of(fields)
+        value = session_value(fields["op"], location)
+        if value is not None:
+            return value
         target = _VALUE_FUNCTIONS.get(fields["op"].removesuffix("_N"))
         if target is None:
             name = fields["op"].removeprefix("SVFOP_").lower()

@@ -14,6 +14,7 @@ from tailrace.sql.analysis.errors import (
 from tailrace.sql.analysis.numeric_digits import digits_of_aggregate
 from tailrace.sql.analysis.parse_tree import SYSTEM_SCHEMAS, Node, location_of
 from tailrace.sql.analysis.scope import Scope, ScopeRelation
+from tailrace.sql.analysis.session_values import session_function
 from tailrace.sql.analysis.tree import (
     Aggregate,
     Constant,
@@ -48,6 +49,9 @@ _ARGUMENT_NAMES = {
 """The functions whose arguments can be given by name."""
 
 
+_CLAUSES = {"agg_filter", "agg_distinct", "agg_order", "agg_star", "agg_within_group", "over"}
+
+
 def function_call(analyzer: "ExpressionAnalyzer", fields: Node, scope: Scope) -> Expression:
     """Return the call of a function, aggregate or window function."""
     location = location_of(fields)
@@ -58,6 +62,9 @@ def function_call(analyzer: "ExpressionAnalyzer", fields: Node, scope: Scope) ->
     if fields.get("func_variadic"):
         raise UnsupportedError("VARIADIC is not supported", location)
     nodes = fields.get("args", ())
+    value = session_function(name, location) if not nodes and not fields.keys() & _CLAUSES else None
+    if value is not None:
+        return value
     if any("NamedArgExpr" in node for node in nodes):
         nodes = _in_order(name, nodes, location)
     if name in _ROW_FUNCTIONS and len(nodes) == 1 and (row := _whole_row(nodes[0], scope)) is not None:

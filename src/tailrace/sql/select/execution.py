@@ -23,7 +23,7 @@ from tailrace.sql.results import Result, ResultColumn, RowSink
 from tailrace.sql.select.fast_point_select import PointSelects
 from tailrace.sql.select.plan import FoundRelation, PlannedScan, QueryPlan, QueryPlanner, names_in, sql_type_of
 from tailrace.sql.select.sources import scan_bounds
-from tailrace.sql.select.system import NAMESPACE, SYSTEM_TABLES, ReadRows, SystemRelation
+from tailrace.sql.select.system import ReadRows, SystemRelation, find_system, found_system, is_system_name
 from tailrace.sql.select.tables import ChangedRowsRelation, RowReader, SnapshotReader, TableRelation, can_use_copy
 from tailrace.sql.select.topics import HIDDEN_COLUMNS, TOPIC_COLUMNS, FieldReader, TopicRelation
 from tailrace.sql.select.views import ViewExpansion
@@ -74,7 +74,7 @@ class QuerySources:
             if relation.kind == "topic":
                 views[relation.name] = self._broker.scanner.view(relation.name)
             elif relation.kind == "system":
-                system[relation.name] = SYSTEM_TABLES[relation.name].read(self._broker)
+                system[relation.name] = found_system(relation.name).read(self._broker)
             elif name in changes:
                 views[relation.name] = self._broker.scanner.view(CHANGES_PREFIX + relation.name)
         planner = self._planner(query, values, found, is_complete)
@@ -119,12 +119,15 @@ class QuerySources:
             self.workers.close()
 
     def _find(self, name: str) -> FoundRelation | None:
-        namespace, _, rest = name.lower().partition(".")
-        if namespace == NAMESPACE:
-            if rest not in SYSTEM_TABLES:
-                return None
-            columns = [RelationColumn(column, sql_type_of(kind)) for column, kind in SYSTEM_TABLES[rest].columns.items()]
-            return FoundRelation("system", rest, columns)
+        known = find_system(name)
+        if known is not None:
+            key, system = known
+            columns = [
+                RelationColumn(column, system.types.get(column) or sql_type_of(kind)) for column, kind in system.columns.items()
+            ]
+            return FoundRelation("system", key, columns)
+        if is_system_name(name):
+            return None
         table = self._broker.tables.find(name)
         if table is not None:
             columns = [
@@ -267,7 +270,7 @@ class QueryExecution:
         for scan, bounds in zip(plan.scans, plan.bounds, strict=True):
             values = [next(answers) for _ in range(bounds.asked)]
             if scan.relation.kind == "system":
-                relations[scan.name] = SystemRelation(SYSTEM_TABLES[scan.relation.name], self._system[scan.relation.name])
+                relations[scan.name] = SystemRelation(found_system(scan.relation.name), self._system[scan.relation.name])
             elif scan.relation.table is not None:
                 relations[scan.name] = read_table(scan.relation.table, scan)
             else:
