@@ -9,9 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
+import pgparse
 
 from tailrace.model.clock import SystemClock
 from tailrace.model.errors import TailraceError
@@ -134,10 +132,10 @@ def touching_topic(query: str) -> str:
 
 def is_ordered(query: str) -> bool:
     try:
-        tree = sqlglot.parse_one(query, dialect="postgres")
-    except (SqlglotError, AssertionError):
+        (statement,) = pgparse.parse(query)
+    except (pgparse.PGQueryError, ValueError):
         return bool(re.search(r"ORDER BY[^()]*$", query, re.IGNORECASE))
-    return isinstance(tree, exp.Query) and tree.args.get("order") is not None
+    return "sortClause" in statement["stmt"].get("SelectStmt", {})
 
 
 @asynccontextmanager

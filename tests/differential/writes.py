@@ -18,8 +18,9 @@ from tailrace.model.errors import TailraceError
 from tailrace.model.ids import TableId, TopicId
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.table import Column, ColumnType, Table
-from tailrace.sql.analysis.errors import AnalysisError
+from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
 from tailrace.sql.analysis.queries import RelationColumn
+from tailrace.sql.analysis.tree import AnalyzedQuery
 from tailrace.sql.analysis.types import SqlType, of_column
 from tailrace.sql.analysis.writes import WriteAnalyzer
 from tailrace.sql.functions.float_texts import float4_text
@@ -69,7 +70,7 @@ class WritePlanRunner:
                 kept = [stored(_utc(value, one.type), one) for value, one in zip(row, columns, strict=True)]
                 self._connection.execute(insert_sql(table), kept)
         self._events = {name: TableEvents(table, DEFAULT_LIMITS) for name, table in self.tables.items()}
-        self.recorder = ChangeRecorder(self._events, DEFAULT_LIMITS)
+        self.recorder = ChangeRecorder(DEFAULT_LIMITS)
 
     def run(self, text: str, look: Callable[[], Any] = lambda: None) -> tuple[Answer | Failure, Any]:
         """Run a statement and return its answer, with what `look` sees before it is undone."""
@@ -94,9 +95,15 @@ class WritePlanRunner:
         write = WriteAnalyzer(self._find).analyze(statement["stmt"])
         table = self.tables[write.table]
         plan = plan_write(write, table)
-        defaults = TableDefaults(table, IdentityNumbers(lambda _: {}))
         context = WriteContext(
-            self._connection, self._events[table.name], self.recorder, defaults, lambda _: None, lambda: None, 1 << 20
+            self._connection,
+            self._events[table.name],
+            self.recorder,
+            TableDefaults(table, IdentityNumbers(lambda _: {})),
+            lambda _: None,
+            lambda: None,
+            1 << 20,
+            _refuse_query,
         )
         outcome = plan.run(context, (), datetime.now(UTC))
         columns = [AnswerColumn(one.name, _type_name(two)) for one, two in zip(plan.columns, plan.types, strict=True)]
@@ -117,6 +124,10 @@ class WritePlanRunner:
         if table is None:
             return None
         return [RelationColumn(one.name, of_column(one.type), is_key=one.name in table.primary_key) for one in table.columns]
+
+
+def _refuse_query(query: AnalyzedQuery, role: str) -> list[tuple[Any, ...]]:
+    raise UnsupportedError("a query can't run here")
 
 
 def _shown(value: Any, sql_type: SqlType) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 
 from tailrace.broker.broker import Broker
 from tailrace.model.clock import Clock
@@ -28,6 +29,7 @@ from tailrace.sql.statements import (
     Write,
 )
 from tailrace.sql.tables.decimals import register_decimals
+from tailrace.sql.tables.jobs import TableStatement
 from tailrace.sql.tables.tables import Tables
 from tailrace.store.contract import Store
 from tests.support.brokers import running_broker
@@ -99,10 +101,16 @@ class TableSql:
             for statement, values in zip(statements, shared, strict=True)
         ]
         with self.broker.answers.answer() as answer:
-            steps = [
-                await self.queries.in_transaction(statement, values, answer) if isinstance(statement, Query) else statement
-                for statement, values in zip(statements, given, strict=True)
-            ]
+            steps: list[TableStatement] = []
+            for statement, values in zip(statements, given, strict=True):
+                if isinstance(statement, Query):
+                    steps.append(await self.queries.in_transaction(statement, values, answer))
+                elif isinstance(statement, Write) and statement.has_queries:
+                    is_part = len(statements) > 1
+                    queries = await self.queries.for_write(statement, values, answer, in_transaction=is_part)
+                    steps.append(msgspec.structs.replace(statement, queries=queries))
+                else:
+                    steps.append(statement)
             return await self.tables.write(steps, given, messages)
 
     async def records(self, table: str) -> list[Record]:

@@ -253,11 +253,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Queries that wait for one of the `query_threads`."""
     statement_bytes: int = 128 * KIB
     """Bytes of the SQL text of one request. The rows of an INSERT of plain values are not counted."""
-    statement_nodes: int = 1_000
-    """Names, constants and operators of a write or route that uses more than tables. Others may have as many as fit into a
-    text."""
     query_nodes: int = 20_000
-    """Names, constants and operators of a query, and values within its parameters."""
+    """Names, constants and operators of a query or write, without the plain values of an INSERT, and values within the
+    parameters of a query."""
     parse_seconds: int = 5
     """Processor seconds that it may take to parse a long SQL text."""
     queued_texts: int = 100

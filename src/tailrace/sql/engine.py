@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.model.clock import Clock
@@ -27,11 +29,10 @@ from tailrace.model.record import Message
 from tailrace.model.suggestions import did_you_mean
 from tailrace.sql.explain.statements import ExplainHandler
 from tailrace.sql.fast_insert import FastInsertParser, fast_parse_insert
-from tailrace.sql.grammar.writes import reads_only_tables
 from tailrace.sql.handlers.consume import ConsumeHandler, RedriveHandler
 from tailrace.sql.handlers.copy import CopiedRows, CopyHandler
 from tailrace.sql.handlers.create_table_as import CreateTableAsHandler
-from tailrace.sql.handlers.insert import TopicInsertHandler, with_query_rows
+from tailrace.sql.handlers.insert import TopicInsertHandler
 from tailrace.sql.handlers.show import ShowHandler
 from tailrace.sql.handlers.topics import TopicHandler
 from tailrace.sql.handlers.views import ViewHandler
@@ -72,7 +73,6 @@ from tailrace.sql.statements import (
     TruncateStatement,
     Write,
 )
-from tailrace.sql.syntax_trees import position_of
 from tailrace.sql.tables.jobs import TableStatement, WriteTiming
 from tailrace.sql.tables.tables import Tables
 
@@ -97,7 +97,7 @@ class StatementEngine:
         self._limits = limits
         self._routes = RouteHandler(broker, tables, limits)
         queries = self._queries = QueryRunner(broker, tables, clock, limits)
-        self._parser = ParserProcess(broker.tables.find, limits)
+        self._parser = ParserProcess(limits)
         self._statements = StatementCache(limits, self._parser)
         self._inserts = FastInsertParser(limits)
         topics = TopicHandler(broker)
@@ -254,7 +254,7 @@ class StatementEngine:
         if isinstance(statement, Query):
             return await self._queries.run(statement, params, answer)
         if isinstance(statement, Write):
-            return await self._write(statement, params)
+            return await self._write(statement, params, answer)
         if isinstance(statement, CreateTableAsStatement):
             return await self._filling.create(statement, params, answer)
         if isinstance(statement, ExplainStatement):
@@ -264,16 +264,26 @@ class StatementEngine:
             return await self._consuming.consume(bound, answer)
         return await self._handlers[type(bound)](bound)
 
-    async def _write(self, write: Write, params: Parameters, timing: WriteTiming | None = None) -> Result:
+    async def _write(self, write: Write, params: Parameters, answer: ReadAnswer, timing: WriteTiming | None = None) -> Result:
         if self._is_topic(write):
             return await self._topic_inserts.insert(write, params)
-        if write.query is not None and not reads_only_tables(write, self._broker.tables.find):
-            write = await with_query_rows(write, write.query, params, self._queries)
-            params = write.rows or ()
-            if not params:
-                return Result(status="INSERT 0", affected=0)
-        (result,) = await self.tables.write([write], [params], timing=timing)
-        return result
+        if not write.has_queries:
+            return (await self.tables.write([write], [params], timing=timing))[0]
+
+        async def attempt() -> Result:
+            planned = await self._with_queries(write, params, answer)
+            return (await self.tables.write([planned], [params], timing=timing))[0]
+
+        return await with_present_tables(attempt)
+
+    async def _with_queries(
+        self, write: Write, params: Parameters, answer: ReadAnswer, *, in_transaction: bool = False
+    ) -> Write:
+        """Return a write with what runs its queries, if it has any."""
+        if not write.has_queries:
+            return write
+        queries = await self._queries.for_write(write, params, answer, in_transaction=in_transaction)
+        return msgspec.structs.replace(write, queries=queries)
 
     async def _run_transaction(self, transaction: "PlannedTransaction", answer: ReadAnswer) -> list[Result]:
         """Run all statements as one frame of the log, or none of them."""
@@ -293,9 +303,11 @@ class StatementEngine:
                 continue
             if isinstance(statement, Query):
                 on_tables.append(await self._queries.in_transaction(statement, values, answer))
-            elif isinstance(statement, Write | TruncateStatement):
+            elif isinstance(statement, TruncateStatement):
                 self._check_truncate(statement)
                 on_tables.append(statement)
+            elif isinstance(statement, Write):
+                on_tables.append(await self._with_queries(statement, values, answer, in_transaction=True))
             params.append(values)
             indexes.append(index)
         if on_tables:
@@ -392,7 +404,7 @@ class StatementEngine:
             )
         if self._broker.topics.find(write.target) is None:
             hint = did_you_mean(write.target, tables_and_topics(self._broker))
-            position = position_of(write.tree.this) or (write.line, write.column)
+            position = write.position_of(write.target_location)
             raise UnknownTableError(f"there is no table or topic {write.target!r}{hint}", *position)
         return True
 

@@ -1,11 +1,11 @@
-"""Fast path of `parse.parse`: reads INSERTs of plain values by regular expressions, without sqlglot.
+"""Fast path of `parse.parse`: reads INSERTs of plain values by regular expressions, without a parser.
 
     INSERT INTO name (column, ...) VALUES (1, 'text', NULL), (-2.5, 'it''s', TRUE) ...
 
 Triggered by texts of exactly this form: one INSERT whose values are numbers, strings, TRUE, FALSE or NULL. The statement is
 parsed once, with parameters in place of its values, and used as a template for later texts. Such texts are frequent and all
-different, so caching them does not help, or they are long, and sqlglot takes a microsecond for each byte. Everything else is
-left to the parser. `tests/unit/sql/test_fast_insert.py` holds both equal.
+different, so caching them does not help, or they are long. Everything else is left to the parser.
+`tests/unit/sql/test_fast_insert.py` holds both equal.
 """
 
 import re
@@ -15,10 +15,11 @@ from decimal import Decimal
 from typing import NamedTuple
 
 import msgspec
-from sqlglot import exp
 
 from tailrace.model.errors import SqlError
 from tailrace.model.limits import Limits
+from tailrace.sql.grammar.lexer import read_tokens
+from tailrace.sql.grammar.writes import constant_of, plain_rows
 from tailrace.sql.parse import parse
 from tailrace.sql.statements import Write
 
@@ -29,6 +30,7 @@ _CELLS = re.compile(_CELL, re.IGNORECASE | re.ASCII)
 _END = re.compile(r"\s*;?\s*")
 _MAX_HEAD_CHARACTERS = 4096
 _MAX_INTEGER_CHARACTERS = 18
+_CLAUSES = ("onConflictClause", "returningList", "withClause")
 
 
 class InsertTemplate(NamedTuple):
@@ -105,35 +107,20 @@ def with_rows_apart(write: Write, limits: Limits) -> Write | None:
 
     For an INSERT that is not the only statement of its text.
     """
-    tree = write.tree
-    values = tree.args.get("expression")
-    if not isinstance(tree, exp.Insert) or not isinstance(values, exp.Values):
+    fields = write.tree.get("InsertStmt", {})
+    cells = plain_rows(fields)
+    if cells is None or write.parameters or any(fields.get(clause) for clause in _CLAUSES):
         return None
-    if write.parameters or any(given for name, given in tree.args.items() if name not in ("this", "expression")):
+    if len({len(row) for row in cells}) > 1 or any("SetToDefault" in cell for row in cells for cell in row):
         return None
-    rows: list[Sequence[object]] = []
-    for row in values.expressions:
-        cells = [_written(cell) for cell in row.expressions] if isinstance(row, exp.Tuple) else [None]
-        if None in cells or (rows and len(cells) != len(rows[0])):
-            return None
-        rows.append(tuple(_value(cell) for cell in cells if cell is not None))
-    columns = ", ".join("?" * len(rows[0]))
-    (template,) = parse(f"INSERT INTO {tree.this.sql(dialect='postgres')} VALUES ({columns})", limits)  # noqa: S608  printed from a tree
+    (first, *_) = cells[0][0].values()
+    before = read_tokens(write.postgres_text.encode()[: first["location"]].decode(errors="ignore"))
+    head = write.postgres_text[: next(token.start for token in reversed(before) if token.is_word("values"))]
+    (template,) = parse(f"{head}VALUES ({', '.join('?' * len(cells[0]))})", limits)
     if not isinstance(template, Write):
         return None
+    rows = [tuple(map(constant_of, row)) for row in cells]
     return msgspec.structs.replace(template, rows=rows, line=write.line, column=write.column)
-
-
-def _written(cell: exp.Expr) -> str | None:
-    """Return a plain value as it is written, or `None` if it is not plain."""
-    if isinstance(cell, exp.Neg) and isinstance(cell.this, exp.Literal) and not cell.this.is_string:
-        return f"-{cell.this.this}"
-    if isinstance(cell, exp.Literal):
-        text = str(cell.this)
-        return "'" + text.replace("'", "''") + "'" if cell.is_string else text
-    if isinstance(cell, exp.Boolean):
-        return "TRUE" if cell.this else "FALSE"
-    return "NULL" if isinstance(cell, exp.Null) else None
 
 
 def _value(written: str) -> object:

@@ -1,8 +1,8 @@
 """Parses a text into statements. A statement that is not supported is rejected by name; nothing reaches an engine unparsed.
 
 A text has any number of statements, separated by `;`. All of it is parsed before anything runs. PostgreSQL's parser reads
-queries and the definitions of tables, sqlglot reads writes, and `grammar` has the grammar of the other statements.
-`fast_insert` is the fast path for INSERTs of plain values.
+queries, writes and the definitions of tables and views, and `grammar` has the grammar of the other statements. `fast_insert` is
+the fast path for INSERTs of plain values.
 """
 
 import re
@@ -10,27 +10,24 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
-from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.model.errors import LimitExceededError, SqlSyntaxError
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
-from tailrace.sql.dialect import tokenize
 from tailrace.sql.grammar import alter_table, tables, topics
 from tailrace.sql.grammar.defined_queries import defines_by_query, drop_view, parse_defined_query
 from tailrace.sql.grammar.explain import explained, without_explain
 from tailrace.sql.grammar.lexer import SqlToken, read_tokens
-from tailrace.sql.grammar.selects import insert_query, parse_query, verb_of
+from tailrace.sql.grammar.selects import parse_query, verb_of
 from tailrace.sql.grammar.token_reader import TokenReader, Values
-from tailrace.sql.grammar.writes import has_query, parse_write
+from tailrace.sql.grammar.writes import parse_write
 from tailrace.sql.statements import BeginStatement, CommitStatement, Query, RollbackStatement, Statement, Write
-from tailrace.sql.syntax_trees import position_of_token
+from tailrace.sql.text_positions import position_at
 
 _STATEMENTS = (
     "SELECT, WITH, VALUES, INSERT, UPDATE, DELETE, CREATE, ALTER, TRUNCATE, CLEAR, DROP, CONSUME, ACK, REDRIVE, SHOW, DESCRIBE,"
     " EXPLAIN, BEGIN, COMMIT, ROLLBACK"
 )
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_BLANK = re.compile(r"[^\r\n]")
 _QUERIES = ("select", "values", "table")
 _WRITES = ("insert", "update", "delete")
 _DEFINED = {"CREATE": ("TABLE", "INDEX"), "DROP": ("TABLE", "INDEX")}
@@ -57,25 +54,8 @@ def parse(text: str, limits: Limits = DEFAULT_LIMITS) -> list[Statement]:
         )
     written = text
     text, parts, prefixes = without_explain(text, parts)
-    others = iter(_other_statements(text, parts))
-    statements = [
-        _parse_postgres(part, text, limits) if _is_postgres(part) else _parse_other(next(others), part, text, limits)
-        for part in parts
-    ]
+    statements = [_parse_one(part, text, limits) for part in parts]
     return [explained(statement, prefix, written) for statement, prefix in zip(statements, prefixes, strict=True)]
-
-
-def _is_postgres(part: Sequence[SqlToken]) -> bool:
-    """Return whether PostgreSQL's parser reads a statement, or the query in it."""
-    return verb_of(part) in _QUERIES or tables.is_definition(part) or alter_table.is_alteration(part) or defines_by_query(part)
-
-
-def _parse_postgres(part: Sequence[SqlToken], text: str, limits: Limits) -> Statement:
-    if defines_by_query(part):
-        return parse_defined_query(part, text, limits)
-    if alter_table.is_alteration(part):
-        return alter_table.read_alteration(part, text, limits)
-    return tables.read_definition(part, text, limits) if tables.is_definition(part) else parse_query(part, text, limits)
 
 
 def check_size(text: str, limits: Limits) -> None:
@@ -112,35 +92,20 @@ def _split(tokens: Sequence[SqlToken]) -> Sequence[Sequence[SqlToken]]:
     return [part for part in parts if part]
 
 
-def _other_statements(text: str, parts: Sequence[Sequence[SqlToken]]) -> list[Sequence[Token]]:
-    """Return sqlglot's tokens of each statement that PostgreSQL's parser does not read, at their places in the text."""
-    blanked = text
-    queries = [part for part in parts if _is_postgres(part)]
-    if len(queries) == len(parts):
-        return []
-    for part in queries:
-        start, end = part[0].start, part[-1].end
-        blanked = blanked[:start] + _BLANK.sub(" ", blanked[start:end]) + blanked[end:]
-    found: list[list[Token]] = [[]]
-    for token in tokenize(blanked):
-        if token.token_type is TokenType.SEMICOLON:
-            found.append([])
-        else:
-            found[-1].append(token)
-    others = [tokens for tokens in found if tokens]
-    if len(others) != len(parts) - len(queries):
-        raise SqlSyntaxError("the statements of the text can't be told apart; send them one by one", 1, 1)
-    return list(others)
-
-
-def _parse_other(tokens: Sequence[Token], part: Sequence[SqlToken], source: str, limits: Limits) -> Statement:
-    text = source[tokens[0].start : tokens[-1].end + 1]
-    line, column = position_of_token(tokens[0], source)
-    if verb_of(part) in _WRITES:
-        write = parse_write(tokens, text, source)
-        query = insert_query(part, source, limits) if has_query(write) else None
-        return msgspec.structs.replace(write, line=line, column=column, query=query)
-
+def _parse_one(tokens: Sequence[SqlToken], source: str, limits: Limits) -> Statement:
+    verb = verb_of(tokens)
+    if verb in _QUERIES:
+        return parse_query(tokens, source, limits)
+    if verb in _WRITES:
+        return parse_write(tokens, source, limits)
+    if defines_by_query(tokens):
+        return parse_defined_query(tokens, source, limits)
+    if alter_table.is_alteration(tokens):
+        return alter_table.read_alteration(tokens, source, limits)
+    if tables.is_definition(tokens):
+        return tables.read_definition(tokens, source, limits)
+    text = source[tokens[0].start : tokens[-1].end]
+    line, column = position_at(source, tokens[0].start)
     reader = TokenReader(tokens, source)
     statement = _read(reader, text, source)
     if reader.parameters:
@@ -153,12 +118,12 @@ def _parse_other(tokens: Sequence[Token], part: Sequence[SqlToken], source: str,
 def _bound(text: str, line: int, column: int, values: Values) -> Statement:
     """Parse a statement again, now with its values, and with its tokens at their positions in the whole text."""
     source = "\n" * (line - 1) + " " * (column - 1) + text
-    bound = _read(TokenReader(tokenize(source), source, values), text, source)
+    bound = _read(TokenReader(read_tokens(source), source, values), text, source)
     return msgspec.structs.replace(bound, line=line, column=column)
 
 
 def _read(reader: TokenReader, text: str, source: str) -> Statement:
-    """Parse a statement that sqlglot does not know, chosen by its first keywords."""
+    """Parse a statement that PostgreSQL does not know, chosen by its first keywords."""
     if reader.sees("CREATE"):
         return _by_object(reader, "CREATE", {"TOPIC": topics.create_topic}, text)
     if reader.sees("DROP"):

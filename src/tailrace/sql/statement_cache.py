@@ -8,13 +8,12 @@ import asyncio
 import pickle
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tailrace.model.errors import OverloadedError, QueryLimitError, SqlError
 from tailrace.model.limits import KIB, Limits
-from tailrace.model.table import Table
 from tailrace.sql.parse import check_size, parse
-from tailrace.sql.parser_worker import LENGTH, OUT_OF_TIME, ParseFailure, ParseRequest, ParseResult, TableRequest
+from tailrace.sql.parser_worker import LENGTH, OUT_OF_TIME, ParseFailure, ParseRequest, ParseResult
 from tailrace.sql.statements import Statement
 
 _MODULE = "tailrace.sql.parser_worker"
@@ -54,8 +53,7 @@ class StatementCache:
 class ParserProcess:
     """Parses texts in a process of their own, which is started on demand."""
 
-    def __init__(self, find: Callable[[str], Table | None], limits: Limits) -> None:
-        self._find = find
+    def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._process: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()
@@ -98,8 +96,7 @@ class ParserProcess:
             process = await self._started()
             async with asyncio.timeout(self._limits.query_seconds):
                 await self._send(process, ParseRequest(text, self._limits))
-                while isinstance(response := await self._received(process), TableRequest):
-                    await self._send(process, self._find(response.name))
+                response = await self._received(process)
             is_done = True
         except TimeoutError:
             raise QueryLimitError(

@@ -1,23 +1,24 @@
 """The statements of the SQL dialect, as values. `parse` creates them and `engine` runs them.
 
-Names are kept as written, with their namespace (`app.new_messages`). Queries are parse trees of PostgreSQL; the expressions of
-writes and routes are sqlglot trees, because each engine needs them in its own dialect.
+Names are kept as written, with their namespace (`app.new_messages`). Queries and writes are parse trees of PostgreSQL, and the
+expressions of routes are texts of them.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import msgspec
-from sqlglot import exp
 
 from tailrace.model.fetch import StartAt
 from tailrace.model.route import Operation, PayloadMode
-from tailrace.model.table import Column, ColumnType
+from tailrace.model.table import Column, ColumnType, Table
 from tailrace.model.topic import NO_OPTIONS, TopicOptions
-from tailrace.sql.syntax_trees import position_at
+from tailrace.sql.text_positions import position_at
 
 if TYPE_CHECKING:
-    from tailrace.sql.tables.programs import CompiledStatement
+    from tailrace.sql.analysis.tree import AnalyzedQuery
+    from tailrace.sql.analysis.write_tree import AnalyzedWrite
+    from tailrace.sql.tables.jobs import RowSource
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,8 +29,8 @@ class Statement(msgspec.Struct, frozen=True, kw_only=True):
     """Where the statement starts in the text of the request; line and column count from 1."""
     column: int = 1
     parameters: Sequence[str] = ()
-    """The names of its parameters; a `?` is named by its number in the statement: `1`, `2`. In a tree they are placeholders of
-    that name."""
+    """The names of its parameters; a `?` is named by its number in the statement: `1`, `2`. In a tree they
+    are numbered in this order."""
 
 
 class ExpressionText(msgspec.Struct, frozen=True):
@@ -159,22 +160,6 @@ class TruncateStatement(Statement, frozen=True, kw_only=True):
     """Whether identity columns begin at their start again."""
 
 
-class Write(Statement, frozen=True, kw_only=True):
-    """INSERT, UPDATE or DELETE. The engine decides whether `target` is a table or a topic."""
-
-    kind: Operation
-    target: str
-    tree: exp.Expression
-    """Shared by all requests with the same text: copy it before changing it."""
-    rows: Sequence[Sequence[object]] | None = None
-    """The rows of an INSERT of plain values. The tree has parameters in their place, and the statement runs once for each row.
-    """
-    compiled: Union["CompiledStatement", None] = None
-    """The program of a long statement, which was compiled in the parser process; its tree then only has the target."""
-    query: "Query | None" = None
-    """What an INSERT inserts, unless it is plain values."""
-
-
 class TextEdit(NamedTuple):
     """A part of a text that was replaced: from `start` to `end` in the new text, which were others in the original one."""
 
@@ -184,11 +169,11 @@ class TextEdit(NamedTuple):
     original_end: int
 
 
-class Query(Statement, frozen=True, kw_only=True):
-    """SELECT, with or without CTEs; set operations; VALUES. Statements with the same text share it."""
+class PostgresStatement(Statement, frozen=True, kw_only=True):
+    """A statement in PostgreSQL's grammar. Statements with the same text share it."""
 
     tree: Mapping[str, Any]
-    """The `SelectStmt` of PostgreSQL's parser. It must not be changed."""
+    """The node of PostgreSQL's parser, its fields under the name of its kind. It must not be changed."""
     postgres_text: str
     """The text that PostgreSQL's parser was given, in whose UTF-8 bytes the locations of the tree count."""
     edits: Sequence[TextEdit] = ()
@@ -212,6 +197,37 @@ class Query(Statement, frozen=True, kw_only=True):
                 break
         line, column = position_at(self.text, index + shift)
         return (self.line + line - 1, column) if line > 1 else (self.line, self.column + column - 1)
+
+
+class Query(PostgresStatement, frozen=True, kw_only=True):
+    """SELECT, with or without CTEs; set operations; VALUES."""
+
+
+class Write(PostgresStatement, frozen=True, kw_only=True):
+    """INSERT, UPDATE or DELETE. The engine decides whether `target` is a table or a topic."""
+
+    kind: Operation
+    target: str
+    target_location: int = -1
+    rows: Sequence[Sequence[object]] | None = None
+    """The rows of an INSERT of plain values. The tree has parameters in their place, and the statement runs once for each row.
+    """
+    has_queries: bool = False
+    """Whether it reads rows: by a subquery, FROM, USING or WITH, or because it inserts the rows of a query."""
+    queries: "WriteQueries | None" = None
+    """What runs its queries; each request has its own."""
+
+
+class WriteQueries(Protocol):
+    """Analyzes one write and runs its queries. See `select.write_queries`."""
+
+    def analyze(self, parameters: Sequence[object], find: "Callable[[str], Table | None]") -> "AnalyzedWrite":
+        """Return the statement with these parameters. Raises if a table that was found before is another one now."""
+        ...
+
+    def read(self, query: "AnalyzedQuery", role: str, rows: "RowSource") -> list[tuple[Any, ...]]:
+        """Return the rows of one of its queries over the tables as a transaction sees them, as values of expressions."""
+        ...
 
 
 class CreateTableAsStatement(Statement, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ HEAVY = (
     "prompt_toolkit",
     "pyarrow",
     "pyspark",
-    "sqlglot",
+    "pgparse",
 )
 
 

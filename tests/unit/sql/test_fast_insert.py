@@ -5,13 +5,12 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlglot import exp
 
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.sql.fast_insert import FastInsertParser, fast_parse_insert, with_rows_apart
+from tailrace.sql.grammar.writes import constant_of, plain_rows
 from tailrace.sql.parse import parse
 from tailrace.sql.statements import Query, Write
-from tailrace.sql.tables.schema import constant
 
 LITERALS = st.one_of(
     st.sampled_from(["NULL", "null", "TRUE", "false", "0", "-0", "1.50", "-2.5e10", "1E-3"]),
@@ -38,9 +37,9 @@ def test_values_are_those_that_the_parser_finds(rows: list[tuple[str, ...]], spa
     assert quick is not None
     (parsed,) = parse(text)
     assert isinstance(parsed, Write)
-    source = parsed.tree.expression
-    assert isinstance(source, exp.Values)
-    assert quick.rows == [tuple(constant(cell) for cell in row.expressions) for row in source.expressions]
+    cells = plain_rows(parsed.tree["InsertStmt"])
+    assert cells is not None
+    assert quick.rows == [tuple(map(constant_of, row)) for row in cells]
 
 
 def test_the_statement_has_parameters_in_the_place_of_the_values() -> None:

@@ -7,34 +7,19 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tailrace.model.errors import LimitExceededError, OverloadedError, QueryLimitError, SqlError, UnsupportedSqlError
-from tailrace.model.ids import TableId, TopicId
 from tailrace.model.limits import Limits
-from tailrace.model.table import Column, ColumnType, Table
 from tailrace.sql.parse import bind, parse
 from tailrace.sql.statement_cache import ParserProcess, StatementCache
 from tailrace.sql.statements import ConsumeStatement, Write
-from tailrace.sql.tables.compile import program_of
 from tests.support.aio import on_loop
 
-TABLE = Table(
-    id=TableId(1),
-    name="app.t",
-    columns=(Column("id", ColumnType("bigint")), Column("v", ColumnType("text"))),
-    primary_key=("id",),
-    changes=TopicId(1),
-    created_ms=0,
-)
 LONG = ", ".join(str(number) for number in range(5_000))
-
-
-def find(name: str) -> Table | None:
-    return TABLE if name == TABLE.name else None
 
 
 @asynccontextmanager
 async def texts(limits: Limits | None = None) -> AsyncIterator[StatementCache]:
     limits = limits or Limits()
-    long_texts = ParserProcess(find, limits)
+    long_texts = ParserProcess(limits)
     try:
         yield StatementCache(limits, long_texts)
     finally:
@@ -90,19 +75,19 @@ async def test_a_statement_of_our_own_gets_its_values_later() -> None:
 
 
 @on_loop
-async def test_long_writes_on_tables_are_compiled_where_they_are_parsed() -> None:
-    text = f"UPDATE app.t SET v = :v WHERE id IN ({LONG})"
+async def test_long_writes_are_parsed_as_short_ones_are() -> None:
     async with texts() as parsed:
-        (statement,) = await parsed.parse(text)
-        (in_place,) = parse(text)
-        assert isinstance(statement, Write)
-        assert isinstance(in_place, Write)
-        assert statement.compiled is not None
-        types: dict[str, ColumnType] = {}
-        assert statement.compiled.program == program_of(in_place, find, types)
-        assert statement.compiled.types == types
-        assert statement.compiled.tables == [TABLE]
-        assert statement.parameters == in_place.parameters
+        for text in (f"UPDATE app.t SET v = :v WHERE id IN ({LONG})", f"INSERT INTO app.t VALUES (?, 'x', ({LONG}))"):
+            assert await parsed.parse(text) == parse(text)
+
+
+@on_loop
+async def test_a_long_insert_of_plain_values_comes_as_rows() -> None:
+    values = ", ".join(f"({number}, 'x')" for number in range(1_000))
+    async with texts() as parsed:
+        insert, _ = await parsed.parse(f"INSERT INTO app.t (id, v) VALUES {values}; SELECT 1")
+        assert isinstance(insert, Write)
+        assert insert.rows == [(number, "x") for number in range(1_000)]
 
 
 @on_loop

@@ -1,6 +1,7 @@
 """Analyzes queries: FROM, grouping, set operations, common tables and the names of the result's columns."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from tailrace.sql.analysis.errors import (
@@ -149,6 +150,16 @@ class QueryAnalyzer:
 
     # WITH
 
+    @contextmanager
+    def common_tables(self, fields: Node | None) -> Iterator[Sequence[CommonTable]]:
+        """Return the tables of the WITH before a write, which all its queries see."""
+        ctes = self._common_tables(fields, None)
+        try:
+            yield list(ctes.values()) if ctes else ()
+        finally:
+            if ctes is not None:
+                self._ctes.pop()
+
     def _common_tables(self, fields: Node | None, parent: Scope | None) -> dict[str, CommonTable] | None:
         if fields is None:
             return None
@@ -274,7 +285,7 @@ class QueryAnalyzer:
 
     def _select(self, fields: Node, parent: Scope | None) -> AnalyzedQuery:
         scope = Scope(parent)
-        sources = [self._from(node, scope) for node in fields.get("fromClause", ())]
+        sources = [self.from_item(node, scope) for node in fields.get("fromClause", ())]
         self._windows.append({window["WindowDef"]["name"]: window["WindowDef"] for window in fields.get("windowClause", ())})
         try:
             where = self.expressions.condition(fields["whereClause"], scope, "WHERE") if "whereClause" in fields else None
@@ -415,7 +426,8 @@ class QueryAnalyzer:
 
     # FROM
 
-    def _from(self, node: Node, scope: Scope) -> FromItem:
+    def from_item(self, node: Node, scope: Scope) -> FromItem:
+        """Return an item of FROM, and add its columns to the scope."""
         ((kind, fields),) = node.items()
         if kind == "RangeVar":
             return self._relation(fields, scope)
@@ -548,9 +560,9 @@ class QueryAnalyzer:
     def _join(self, fields: Node, scope: Scope) -> FromItem:
         kind = fields.get("jointype", "JOIN_INNER").removeprefix("JOIN_").lower()
         outer = len(scope.relations)
-        left = self._from(fields["larg"], scope)
+        left = self.from_item(fields["larg"], scope)
         middle = len(scope.relations)
-        right = self._from(fields["rarg"], scope)
+        right = self.from_item(fields["rarg"], scope)
         lefts, rights = scope.relations[outer:middle], scope.relations[middle:]
         condition: Expression | None = None
         location = fields.get("location", -1)

@@ -1,7 +1,7 @@
 """The analyzed form of statements: every expression has a type, every name is resolved, every cast is written out."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Literal
 
 from tailrace.sql.analysis.catalog import Signature
@@ -350,6 +350,20 @@ class SetOperation(AnalyzedQuery):
 @dataclass(slots=True, eq=False)
 class Values(AnalyzedQuery):
     rows: Sequence[Sequence[Expression]]
+
+
+def parts_of(root: object) -> Iterator[object]:
+    """Yield all parts of a query or expression, with its subqueries."""
+    waiting = [root]
+    seen: set[int] = set()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list | tuple):
+            waiting.extend(node)
+        elif is_dataclass(node) and id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            waiting.extend(getattr(node, one.name) for one in fields(node))
 
 
 def without_relabeling(value: Expression) -> Expression:

@@ -3,164 +3,223 @@
 Values are cast to the types of their columns as PostgreSQL does on assignment. `DEFAULT` is `None` in the place of a value.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from tailrace.model.suggestions import did_you_mean
 from tailrace.sql.analysis.errors import (
     DATATYPE_MISMATCH,
+    DUPLICATE_ALIAS,
     GROUPING_ERROR,
     INVALID_COLUMN_REFERENCE,
     SYNTAX_ERROR,
-    UNDEFINED_COLUMN,
     UNDEFINED_OBJECT,
-    UNDEFINED_TABLE,
     WINDOWING_ERROR,
     AnalysisError,
     UnsupportedError,
 )
+from tailrace.sql.analysis.lifting import LiftedColumns, has_subquery
 from tailrace.sql.analysis.parse_tree import Node
-from tailrace.sql.analysis.queries import FindRelation, KeyedRelation, QueryAnalyzer, RelationColumn, ViewQuery
-from tailrace.sql.analysis.scope import Scope, ScopeColumn, ScopeRelation
+from tailrace.sql.analysis.queries import FindFunction, FindRelation, QueryAnalyzer, RelationColumn
+from tailrace.sql.analysis.scope import Scope
 from tailrace.sql.analysis.tree import (
     Aggregate,
     AnalyzedQuery,
     ColumnReference,
+    CommonTable,
     Expression,
+    FromItem,
     GroupingOf,
+    Join,
+    NamedRelation,
     OutputColumn,
+    QueryRelation,
+    Select,
+    Subquery,
     WindowCall,
 )
 from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.analysis.write_scopes import ReturningScope, WriteTarget
+from tailrace.sql.analysis.write_tree import (
+    AnalyzedDelete,
+    AnalyzedInsert,
+    AnalyzedUpdate,
+    AnalyzedWrite,
+    Assignment,
+    ConflictAction,
+)
 
 DUPLICATE_COLUMN = "42701"
 GENERATED_ALWAYS = "428C9"
-
-
-@dataclass(slots=True, eq=False)
-class AnalyzedWrite:
-    table: str
-    target: int
-    """The number under which expressions refer to the row: as it was, or in RETURNING as it is now."""
-    returning: Sequence[OutputColumn] = field(default=(), kw_only=True)
-    old: int = field(default=0, kw_only=True)
-    new: int = field(default=0, kw_only=True)
-    """The numbers under which RETURNING refers to the row before and after the change."""
-
-
-@dataclass(slots=True, eq=False)
-class Assignment:
-    column: str
-    value: Expression | None
-    """`None` for the default."""
-
-
-@dataclass(slots=True, eq=False)
-class ConflictAction:
-    """ON CONFLICT. Nothing is done if there are no assignments."""
-
-    columns: Sequence[str]
-    assignments: Sequence[Assignment]
-    where: Expression | None
-    excluded: int
-    """The number under which expressions refer to the row that was to be inserted."""
-
-
-@dataclass(slots=True, eq=False)
-class AnalyzedInsert(AnalyzedWrite):
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Expression | None]]
-    query: AnalyzedQuery | None = None
-    """What is inserted instead of rows, with the columns in order; they are cast by `casts`."""
-    casts: Sequence[Expression] = ()
-    conflict: ConflictAction | None = None
-
-
-@dataclass(slots=True, eq=False)
-class AnalyzedUpdate(AnalyzedWrite):
-    assignments: Sequence[Assignment]
-    where: Expression | None = None
-
-
-@dataclass(slots=True, eq=False)
-class AnalyzedDelete(AnalyzedWrite):
-    where: Expression | None = None
+_CLAUSES_OF_VALUES = ("withClause", "sortClause", "limitCount", "limitOffset")
 
 
 class WriteAnalyzer:
     """Analyzes one statement that writes to a table."""
 
-    def __init__(self, find: FindRelation, parameter_types: Sequence[SqlType] = ()) -> None:
+    def __init__(
+        self,
+        find: FindRelation,
+        parameter_types: Sequence[SqlType] = (),
+        find_function: FindFunction = lambda name, arguments: None,
+        max_views: int = 0,
+    ) -> None:
         self._find = find
-        self._queries = QueryAnalyzer(find, parameter_types)
+        self._queries = QueryAnalyzer(find, parameter_types, find_function, max_views)
         self._expressions = self._queries.expressions
 
     def analyze(self, node: Node) -> AnalyzedWrite:
         """Return the analyzed form of an `InsertStmt`, `UpdateStmt` or `DeleteStmt`."""
         ((kind, fields),) = node.items()
-        if "withClause" in fields:
-            raise UnsupportedError(f"WITH before {kind.removesuffix('Stmt').upper()} is not supported; use a subquery")
-        match kind:
-            case "InsertStmt":
-                return self._insert(fields)
-            case "UpdateStmt":
-                return self._update(fields)
-            case "DeleteStmt":
-                return self._delete(fields)
+        with self._queries.common_tables(fields.get("withClause")) as ctes:
+            match kind:
+                case "InsertStmt":
+                    return self._insert(fields, ctes)
+                case "UpdateStmt":
+                    return self._update(fields, ctes)
+                case "DeleteStmt":
+                    return self._delete(fields, ctes)
         raise UnsupportedError(f"{kind} can't write to a table")
 
     # The three statements
 
-    def _insert(self, fields: Node) -> AnalyzedInsert:
+    def _insert(self, fields: Node, ctes: Sequence[CommonTable]) -> AnalyzedInsert:
         if fields.get("override", "OVERRIDING_NOT_SET") != "OVERRIDING_NOT_SET":
             raise UnsupportedError("OVERRIDING is not supported")
-        target = _Target(self._find, fields["relation"], self._queries.next_number())
+        target = WriteTarget(self._find, fields["relation"], self._queries.next_number())
         columns = [target.column(one["ResTarget"]) for one in fields.get("cols", ())] or list(target.columns)
         _check_once(columns, fields.get("cols", ()))
         rows: list[Sequence[Expression | None]] = []
         query = None
+        number = self._queries.next_number()
         casts: Sequence[Expression] = ()
         source = fields.get("selectStmt", {}).get("SelectStmt")
         if source is None:
             columns, rows = [], [()]
-        elif "valuesLists" in source and not any(source.get(name) for name in ("sortClause", "limitCount", "limitOffset")):
-            rows = [self._row(one["List"]["items"], columns, bool(fields.get("cols"))) for one in source["valuesLists"]]
+        elif "valuesLists" in source and not any(source.get(name) for name in _CLAUSES_OF_VALUES):
+            rows = self._rows(source["valuesLists"], columns, bool(fields.get("cols")))
         else:
             query = self._queries.analyze(fields["selectStmt"])
+            query.ctes = [*ctes, *query.ctes]
             _check_width(len(query.types), columns, -1, is_named=bool(fields.get("cols")))
-            number = self._queries.next_number()
-            given = [ColumnReference(one, number, f"c{at}") for at, one in enumerate(query.types, 1)]
-            casts = [self._assigned(one, column, -1) for one, column in zip(given, columns, strict=False)]
+            for column in columns[: len(query.types)]:
+                _writable(column, fields["selectStmt"])
+            casts = [
+                self._assigned(_given(query, at, number), column, -1) for at, column in enumerate(columns[: len(query.types)])
+            ]
         width = len(casts) if query is not None else len(rows[0])
-        return AnalyzedInsert(
+        lifted = LiftedColumns(self._queries.next_number())
+        conflict = self._conflict(fields["onConflictClause"], target) if "onConflictClause" in fields else None
+        returned = self._returned(fields, target)
+        # A query of an INSERT runs before its rows are there.
+        hidden = target.images(returned, conflict)
+        write = AnalyzedInsert(
             target.name,
             target.number,
             [column.name for column in columns[:width]],
-            rows,
+            [[None if value is None else lifted.lift(value, (), hidden) for value in row] for row in rows],
             query,
+            number,
             casts,
-            self._conflict(fields["onConflictClause"], target) if "onConflictClause" in fields else None,
-            **self._returned(fields, target),
+            conflict,
+            **returned,
         )
+        if conflict is not None:
+            _lift_assignments(conflict.assignments, lifted, (), hidden)
+            conflict.where = None if conflict.where is None else lifted.lift(conflict.where, (), hidden)
+        self._lift_returning(write, lifted, (), hidden)
+        if lifted.columns:
+            self._compute(write, lifted, (), None, ctes)
+        return write
 
-    def _update(self, fields: Node) -> AnalyzedUpdate:
-        if "fromClause" in fields:
-            raise UnsupportedError("UPDATE ... FROM is not supported; use a subquery")
-        target = _Target(self._find, fields["relation"], self._queries.next_number())
-        scope = Scope(None, [target.relation()])
+    def _update(self, fields: Node, ctes: Sequence[CommonTable]) -> AnalyzedUpdate:
+        target = WriteTarget(self._find, fields["relation"], self._queries.next_number())
+        scope, sources = self._from(fields.get("fromClause", ()), target)
         assignments = list(self._assignments(fields["targetList"], target, scope))
         where = self._condition(fields, scope)
-        return AnalyzedUpdate(target.name, target.number, assignments, where, **self._returned(fields, target))
+        returned = self._returned(fields, target, scope)
+        write = AnalyzedUpdate(target.name, target.number, assignments, where, **returned)
+        # The row that RETURNING refers to is not there while the query runs, except for what stays as it was.
+        assigned = {one.column for one in assignments}
+        hidden = {(target.number, name) for name in assigned} | target.images(returned, None, with_target=False)
+        self._with_source(write, target, scope, sources, ctes, assignments, hidden)
+        return write
 
-    def _delete(self, fields: Node) -> AnalyzedDelete:
-        if "usingClause" in fields:
-            raise UnsupportedError("DELETE ... USING is not supported; use a subquery")
-        target = _Target(self._find, fields["relation"], self._queries.next_number())
-        where = self._condition(fields, Scope(None, [target.relation()]))
-        return AnalyzedDelete(target.name, target.number, where, **self._returned(fields, target))
+    def _delete(self, fields: Node, ctes: Sequence[CommonTable]) -> AnalyzedDelete:
+        target = WriteTarget(self._find, fields["relation"], self._queries.next_number())
+        scope, sources = self._from(fields.get("usingClause", ()), target)
+        where = self._condition(fields, scope)
+        returned = self._returned(fields, target, scope)
+        write = AnalyzedDelete(target.name, target.number, where, **returned)
+        self._with_source(write, target, scope, sources, ctes, (), target.images(returned, None, with_target=False))
+        return write
+
+    # Queries
+
+    def _from(self, nodes: Sequence[Node], target: WriteTarget) -> tuple[Scope, list[FromItem]]:
+        """Return the scope of FROM or USING, which do not see the target, with the target before them."""
+        scope = Scope()
+        sources = [self._queries.from_item(node, scope) for node in nodes]
+        mine = target.relation()
+        for one in scope.relations:
+            if one.qualifiers and one.qualifiers[0] in mine.qualifiers[:1]:
+                raise AnalysisError(DUPLICATE_ALIAS, f'table name "{one.qualifiers[0]}" specified more than once')
+        scope.relations.insert(0, mine)
+        return scope, sources
+
+    def _with_source(
+        self,
+        write: AnalyzedUpdate | AnalyzedDelete,
+        target: WriteTarget,
+        scope: Scope,
+        sources: Sequence[FromItem],
+        ctes: Sequence[CommonTable],
+        assignments: Sequence[Assignment],
+        hidden: Collection[tuple[int, str]],
+    ) -> None:
+        """Let a query find the rows if they depend on others."""
+        others = {number for one in sources for number in _numbers(one)}
+        lifted = LiftedColumns(self._queries.next_number())
+        for column in target.columns:
+            if column.is_key:
+                lifted.add(ColumnReference(column.type, target.number, column.name))
+        keys = len(lifted.columns)
+        _lift_assignments(assignments, lifted, others, ())
+        self._lift_returning(write, lifted, others, hidden)
+        if not sources and len(lifted.columns) == keys and not has_subquery(write.where):
+            return
+        relation = NamedRelation(target.number, target.name)
+        self._compute(write, lifted, [relation, *sources], write.where, ctes)
+        write.where = None
+
+    def _compute(
+        self,
+        write: AnalyzedWrite,
+        lifted: LiftedColumns,
+        sources: Sequence[FromItem],
+        where: Expression | None,
+        ctes: Sequence[CommonTable],
+    ) -> None:
+        names = [column.name for column in lifted.columns]
+        types = [column.expression.type for column in lifted.columns]
+        write.computed = Select(names, types, lifted.columns, sources, where, ctes=ctes)
+        write.computed_number = lifted.number
+
+    def _lift_returning(
+        self, write: AnalyzedWrite, lifted: LiftedColumns, others: Collection[int], hidden: Collection[tuple[int, str]]
+    ) -> None:
+        for column in write.returning:
+            column.expression = lifted.lift(column.expression, others, hidden)
 
     # Their parts
+
+    def _rows(
+        self, lists: Sequence[Node], columns: Sequence[RelationColumn], is_named: bool
+    ) -> list[Sequence[Expression | None]]:
+        rows = [one["List"]["items"] for one in lists]
+        for row in rows[1:]:
+            if len(row) != len(rows[0]):
+                raise AnalysisError(SYNTAX_ERROR, "VALUES lists must all be the same length", _location(row[0]))
+        return [self._row(row, columns, is_named) for row in rows]
 
     def _row(self, nodes: Sequence[Node], columns: Sequence[RelationColumn], is_named: bool) -> list[Expression | None]:
         _check_width(len(nodes), columns, _location(nodes[0]), is_named=is_named)
@@ -170,16 +229,34 @@ class WriteAnalyzer:
             for node, column in zip(nodes, columns, strict=False)
         ]
 
-    def _assignments(self, nodes: Sequence[Node], target: "_Target", scope: Scope) -> Iterator[Assignment]:
+    def _assignments(self, nodes: Sequence[Node], target: WriteTarget, scope: Scope) -> Iterator[Assignment]:
         columns = [target.column(node["ResTarget"]) for node in nodes]
         _check_once(columns, nodes, "multiple assignments to same column")
         for node, column in zip(nodes, columns, strict=True):
-            value = _assigned_node(node["ResTarget"])
+            fields = node["ResTarget"]
+            if column.is_generated and "SetToDefault" not in fields["val"]:
+                message = f'column "{column.name}" can only be updated to DEFAULT'
+                raise AnalysisError(GENERATED_ALWAYS, message, fields.get("location", -1))
+            part = fields["val"].get("MultiAssignRef")
+            if part is not None and "SubLink" in part["source"]:
+                found: Expression = self._part_of_row(part, scope)
+                yield Assignment(column.name, self._assigned(found, column, found.location))
+                continue
+            value = _assigned_node(fields)
             is_default = "SetToDefault" in value
-            if column.is_generated and not is_default:
-                location = node["ResTarget"].get("location", -1)
-                raise AnalysisError(GENERATED_ALWAYS, f'column "{column.name}" can only be updated to DEFAULT', location)
             yield Assignment(column.name, None if is_default else self._value(value, column, scope, "UPDATE"))
+
+    def _part_of_row(self, part: Node, scope: Scope) -> Subquery:
+        """Return one column of the row of a subquery, as in `SET (a, b) = (SELECT ...)`."""
+        link = part["source"]["SubLink"]
+        query = self._queries.analyze(link["subselect"], scope)
+        if len(query.types) != part["ncolumns"]:
+            raise AnalysisError(SYNTAX_ERROR, "number of columns does not match number of values", link.get("location", -1))
+        at, number = part["colno"], self._queries.next_number()
+        kind = query.types[at - 1]
+        column = OutputColumn(query.names[at - 1], ColumnReference(kind, number, f"c{at}"))
+        only = Select([column.name], [kind], [column], [QueryRelation(number, query)])
+        return Subquery(kind, "scalar", only, location=link.get("location", -1))
 
     def _value(self, node: Node, column: RelationColumn, scope: Scope, clause: str) -> Expression:
         found = self._expressions.analyze(node, scope)
@@ -205,7 +282,7 @@ class WriteAnalyzer:
         _refuse_aggregates(found, "WHERE")
         return found
 
-    def _conflict(self, fields: Node, target: "_Target") -> ConflictAction:
+    def _conflict(self, fields: Node, target: WriteTarget) -> ConflictAction:
         infer = fields.get("infer", {})
         location = infer.get("location", -1)
         if "whereClause" in infer or any("expr" in one["IndexElem"] for one in infer.get("indexElems", ())):
@@ -237,66 +314,39 @@ class WriteAnalyzer:
         assignments = list(self._assignments(fields["targetList"], target, scope))
         return ConflictAction(named, assignments, self._condition(fields, scope), excluded)
 
-    def _returned(self, fields: Node, target: "_Target") -> Mapping[str, Any]:
+    def _returned(self, fields: Node, target: WriteTarget, source: Scope | None = None) -> Mapping[str, Any]:
         nodes = fields.get("returningList", ())
         if not nodes:
             return {}
         old, new = self._queries.next_number(), self._queries.next_number()
-        scope = _ReturningScope(None, [target.relation(), target.relation(["old"], old), target.relation(["new"], new)])
+        others, joined = ([], []) if source is None else (source.relations[1:], source.joined)
+        images = [target.relation(["old"], old), target.relation(["new"], new)]
+        scope = ReturningScope(None, [target.relation(), *images, *others], joined)
         columns = self._queries.output_columns(nodes, scope)
         for column in columns:
             _refuse_aggregates(column.expression, "RETURNING")
         return {"returning": columns, "old": old, "new": new}
 
 
-class _Target:
-    """The table that is written to."""
-
-    def __init__(self, find: FindRelation, fields: Node, number: int) -> None:
-        parts = [fields[part] for part in ("catalogname", "schemaname", "relname") if part in fields]
-        self.number = number
-        self.name = ".".join(parts)
-        found = find(self.name)
-        if found is None and parts[0] == "public":
-            self.name = ".".join(parts[1:])
-            found = find(self.name)
-        if found is None:
-            raise AnalysisError(UNDEFINED_TABLE, f'relation "{self.name}" does not exist', fields.get("location", 0))
-        if isinstance(found, ViewQuery | KeyedRelation):
-            raise UnsupportedError(f'"{self.name}" is a view, which can\'t be written to', fields.get("location", 0))
-        self.columns = [column for column in found if not column.is_hidden]
-        alias = fields.get("alias", {}).get("aliasname")
-        self._qualifiers = [alias] if alias else list(dict.fromkeys((self.name, parts[-1])))
-
-    def relation(self, qualifiers: Sequence[str] | None = None, number: int | None = None) -> ScopeRelation:
-        """Return the columns of the table under a number."""
-        number = self.number if number is None else number
-        columns = [
-            ScopeColumn(one.name, ColumnReference(one.type, number, one.name), is_key=one.is_key) for one in self.columns
-        ]
-        return ScopeRelation(qualifiers or self._qualifiers, columns)
-
-    def column(self, fields: Node) -> RelationColumn:
-        """Return the column that a `ResTarget` or `IndexElem` names."""
-        name, location = fields["name"], fields.get("location", -1)
-        if fields.get("indirection"):
-            raise UnsupportedError("parts of a column can't be assigned; assign the whole value", location)
-        found = [one for one in self.columns if one.name == name] or [one for one in self.columns if one.name.lower() == name]
-        if not found:
-            hint = did_you_mean(name, [one.name for one in self.columns])
-            raise AnalysisError(UNDEFINED_COLUMN, f'column "{name}" of relation "{self.name}" does not exist{hint}', location)
-        return found[0]
+def _given(query: AnalyzedQuery, at: int, number: int) -> Expression:
+    """Return a column of the query of an INSERT. A constant whose type nothing has decided gets that of the target."""
+    if isinstance(query, Select) and (unknown := query.columns[at].unknown) is not None:
+        return unknown
+    return ColumnReference(query.types[at], number, f"c{at + 1}")
 
 
-class _ReturningScope(Scope):
-    """The scope of RETURNING: names without a qualifier, and `*`, mean the first relation, not `old` and `new`."""
+def _lift_assignments(
+    assignments: Sequence[Assignment], lifted: LiftedColumns, others: Collection[int], hidden: Collection[tuple[int, str]]
+) -> None:
+    for one in assignments:
+        one.value = None if one.value is None else lifted.lift(one.value, others, hidden)
 
-    def _here(self, name: str, qualifier: str | None) -> list[ScopeColumn]:
-        found = super()._here(name, qualifier)
-        return found[:1] if qualifier is None else found
 
-    def all_columns(self) -> Iterator[ScopeColumn]:
-        yield from self.relations[0].columns
+def _numbers(item: FromItem) -> Iterator[int]:
+    yield item.number
+    if isinstance(item, Join):
+        yield from _numbers(item.left)
+        yield from _numbers(item.right)
 
 
 def _assigned_node(fields: Node) -> Node:
@@ -306,7 +356,11 @@ def _assigned_node(fields: Node) -> Node:
     part = value["MultiAssignRef"]
     source = part["source"]
     if "RowExpr" not in source:
-        raise UnsupportedError("several columns can only be assigned from a row such as (1, 2)", fields.get("location", -1))
+        raise AnalysisError(
+            "0A000",
+            "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression",
+            fields.get("location", -1),
+        )
     items = source["RowExpr"].get("args", ())
     if len(items) != part["ncolumns"]:
         raise AnalysisError(SYNTAX_ERROR, "number of columns does not match number of values", fields.get("location", -1))

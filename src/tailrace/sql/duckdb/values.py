@@ -1,6 +1,6 @@
-"""Values of results: from what Arrow holds to the Python values that `Result` documents."""
+"""Values of queries: from what Arrow holds to the Python values that `Result` documents, or to those of expressions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -18,7 +18,16 @@ from tailrace.sql.functions.float_texts import float4_text
 
 def python_values(column: pa.Array | pa.ChunkedArray, sql_type: SqlType) -> list[Any]:
     """Return the values of a column of a result."""
-    convert = _converter(sql_type)
+    return _converted(column, sql_type, _CONVERTERS)
+
+
+def expression_values(column: pa.Array | pa.ChunkedArray, sql_type: SqlType) -> list[Any]:
+    """Return the values of a column as expressions that are evaluated in Python take them; see `sql.evaluation`."""
+    return _converted(column, sql_type, _EXPRESSION_CONVERTERS)
+
+
+def _converted(column: pa.Array | pa.ChunkedArray, sql_type: SqlType, converters: Mapping[str, "Converter"]) -> list[Any]:
+    convert = _converter(sql_type, converters)
     try:
         values: list[Any] = column.to_pylist()
     except (OverflowError, ValueError):
@@ -26,24 +35,11 @@ def python_values(column: pa.Array | pa.ChunkedArray, sql_type: SqlType) -> list
     return values if convert is None else [None if value is None else convert(value) for value in values]
 
 
-def _converter(sql_type: SqlType) -> Callable[[Any], Any] | None:
+def _converter(sql_type: SqlType, converters: Mapping[str, "Converter"]) -> "Converter | None":
     if sql_type.is_array:
-        inner = _converter(sql_type.element)
+        inner = _converter(sql_type.element, converters)
         return None if inner is None else lambda items: [None if item is None else inner(item) for item in items]
-    match sql_type.name:
-        case "numeric":
-            return Decimal
-        case "float4":
-            return _shortest
-        case "timestamp" | "timestamptz":
-            return _in_utc
-        case "json" | "jsonb":
-            return _json
-        case "uuid":
-            return _uuid
-        case "interval":
-            return _interval
-    return None
+    return converters.get(sql_type.name)
 
 
 def _shortest(value: float) -> float:
@@ -68,7 +64,31 @@ def _in_utc(value: datetime) -> datetime:
     return value.replace(tzinfo=UTC)
 
 
-def _interval(value: Any) -> str:
-    """Return an interval as PostgreSQL prints it. Arrow has it as months, days and nanoseconds."""
+def _interval(value: Any) -> Interval:
+    """Return an interval, which Arrow has as months, days and nanoseconds."""
     months, days, nanoseconds = value
-    return interval_text(Interval(months, days, nanoseconds // 1_000))
+    return Interval(months, days, nanoseconds // 1_000)
+
+
+def _interval_text(value: Any) -> str:
+    return interval_text(_interval(value))
+
+
+Converter = Callable[[Any], Any]
+_CONVERTERS: Mapping[str, Converter] = {
+    "numeric": Decimal,
+    "float4": _shortest,
+    "timestamp": _in_utc,
+    "timestamptz": _in_utc,
+    "json": _json,
+    "jsonb": _json,
+    "uuid": _uuid,
+    "interval": _interval_text,
+}
+_EXPRESSION_CONVERTERS: Mapping[str, Converter] = {
+    "numeric": Decimal,
+    "float4": _shortest,
+    "timestamptz": _in_utc,
+    "uuid": _uuid,
+    "interval": _interval,
+}

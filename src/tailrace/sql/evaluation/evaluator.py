@@ -40,7 +40,7 @@ from tailrace.sql.analysis.tree import (
 )
 from tailrace.sql.analysis.types import TEXTS as TEXT_TYPES
 from tailrace.sql.evaluation.arrays import ARRAYS, element_at, slice_of
-from tailrace.sql.evaluation.casts import cast_function
+from tailrace.sql.evaluation.casts import cast_function, numeric_fitter
 from tailrace.sql.evaluation.comparisons import COMPARISONS, sort_key
 from tailrace.sql.evaluation.functions import ByCall, Entry, Function, TakesNulls
 from tailrace.sql.evaluation.json import JSON
@@ -99,13 +99,15 @@ class _Compiler:
     def _parameter(self, node: Parameter) -> Evaluate:
         at = self._layout.parameter(node.number)
         sql_type = node.type
-        if sql_type.name in TEXT_TYPES or sql_type.name == "unknown":
+        if (sql_type.name in TEXT_TYPES and sql_type.length is None) or sql_type.name == "unknown":
             return lambda row: row[at]
 
         def evaluate(row: Row) -> Any:
             value = row[at]
             return read_text(value, sql_type) if isinstance(value, str) else value
 
+        if sql_type.name == "numeric" and sql_type.precision is not None:
+            return _strict(numeric_fitter(sql_type), [evaluate])
         return evaluate
 
     def _column(self, node: ColumnReference) -> Evaluate:

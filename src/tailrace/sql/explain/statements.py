@@ -10,6 +10,7 @@ from tailrace.model.errors import UnsupportedSqlError
 from tailrace.model.text import counted
 from tailrace.sql.explain.nodes import ExplainedPlan, PlanNode, json_result, text_result
 from tailrace.sql.explain.writes import ExplainedWrite
+from tailrace.sql.grammar.writes import query_of_insert
 from tailrace.sql.handlers.create_table_as import CreateTableAsHandler
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, is_many
 from tailrace.sql.results import Result
@@ -17,7 +18,7 @@ from tailrace.sql.select.queries import QueryRunner, QueryTables
 from tailrace.sql.statements import CreateTableAsStatement, ExplainStatement, Query, Write
 from tailrace.sql.tables.jobs import WriteTiming
 
-RunWrite = Callable[[Write, Parameters, WriteTiming], Awaitable[Result]]
+RunWrite = Callable[[Write, Parameters, ReadAnswer, WriteTiming], Awaitable[Result]]
 
 
 class ExplainHandler:
@@ -74,7 +75,7 @@ class ExplainHandler:
         if not analyze:
             return ExplainedPlan(root, (planned - started) * 1000)
         timing = WriteTiming()
-        result = await self._run_write(write, params, timing)
+        result = await self._run_write(write, params, answer, timing)
         took = (time.perf_counter() - planned) * 1000
         is_searched = table is not None and write.kind != "insert"
         measured = node._replace(
@@ -111,7 +112,8 @@ class ExplainHandler:
 
     async def _sources(self, write: Write, params: Parameters, answer: ReadAnswer) -> Sequence[PlanNode]:
         """Return the plan of the query of an INSERT."""
-        if write.query is None:
+        if write.kind != "insert" or not write.has_queries:
             return ()
-        given = params if write.query.parameters else NO_PARAMETERS
-        return [(await self._queries.explain(write.query, given, answer, analyze=False)).plan]
+        query = query_of_insert(write)
+        given = params if query.parameters else NO_PARAMETERS
+        return [(await self._queries.explain(query, given, answer, analyze=False)).plan]

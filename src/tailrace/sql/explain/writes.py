@@ -2,28 +2,20 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import pgparse
-
-from tailrace.model.errors import SqlSyntaxError
 from tailrace.model.table import CHANGES_PREFIX, Table
 from tailrace.model.text import counted
 from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
 from tailrace.sql.analysis.queries import RelationColumn
 from tailrace.sql.analysis.tree import Cast, Constant, Expression, Subquery
 from tailrace.sql.analysis.types import SqlType
-from tailrace.sql.analysis.writes import (
-    AnalyzedDelete,
-    AnalyzedInsert,
-    AnalyzedUpdate,
-    AnalyzedWrite,
-    Assignment,
-    WriteAnalyzer,
-)
+from tailrace.sql.analysis.write_tree import AnalyzedDelete, AnalyzedInsert, AnalyzedUpdate, AnalyzedWrite, Assignment
+from tailrace.sql.analysis.writes import WriteAnalyzer
 from tailrace.sql.explain.nodes import PlanNode
 from tailrace.sql.parameters import Parameters, in_order, is_many
 from tailrace.sql.statements import Write
+from tailrace.sql.tables.assignments import parameter_type
 from tailrace.sql.tables.database import quoted
-from tailrace.sql.tables.planned_writes import PlannedWrite, failure_at, parameter_type, postgres_text, written_columns
+from tailrace.sql.tables.planned_writes import failure_at, written_columns
 from tailrace.sql.tables.pushdown import PushedCondition, pushed_conditions
 from tailrace.sql.tables.values import shown
 
@@ -63,6 +55,8 @@ class ExplainedWrite:
         try:
             analyzed: AnalyzedWrite | None = _analyzed(write, [parameter_type(value) for value in values], table)
         except UnsupportedError:
+            analyzed = None
+        if isinstance(analyzed, AnalyzedUpdate | AnalyzedDelete) and analyzed.computed is not None:
             analyzed = None
         if isinstance(analyzed, AnalyzedUpdate | AnalyzedDelete):
             self.search = SearchPlan(analyzed.where, table, analyzed.target)
@@ -110,23 +104,17 @@ def checks_of(table: Table) -> Iterator[str]:
 
 
 def _analyzed(write: Write, kinds: Sequence[SqlType], table: Table) -> AnalyzedWrite:
-    text = postgres_text(write.text, write.parameters)
-    planned = PlannedWrite(table, text, write.parameters, write.line, write.column)
-
-    def columns(name: str) -> list[RelationColumn] | None:
+    def columns(name: str) -> list[RelationColumn]:
         if name.lower() != table.name.lower():
             raise UnsupportedError("the statement reads another table")
         return written_columns(table)
 
     try:
-        (statement,) = pgparse.parse(text)
-        return WriteAnalyzer(columns, kinds).analyze(statement["stmt"])
-    except pgparse.PGQueryError as error:
-        raise SqlSyntaxError(error.message, write.line, write.column) from None
+        return WriteAnalyzer(columns, kinds).analyze(write.tree)
     except UnsupportedError:
         raise
     except AnalysisError as error:
-        raise failure_at(error, planned) from None
+        raise failure_at(error, write) from None
 
 
 def _assigned(assignments: Iterable[Assignment]) -> Iterator[tuple[str, Expression | None]]:

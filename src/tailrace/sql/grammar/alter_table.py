@@ -38,7 +38,7 @@ from tailrace.sql.statements import (
     Statement,
     TruncateStatement,
 )
-from tailrace.sql.syntax_trees import position_at
+from tailrace.sql.text_positions import position_at
 
 Node = Mapping[str, Any]
 

@@ -17,7 +17,7 @@ from tailrace.sql.grammar.lexer import SqlToken
 from tailrace.sql.grammar.selects import parse_query, verb_of
 from tailrace.sql.grammar.token_reader import TokenReader
 from tailrace.sql.statements import CreateTableAsStatement, CreateViewStatement, DropViewStatement, Query, Statement
-from tailrace.sql.syntax_trees import position_at
+from tailrace.sql.text_positions import position_at
 
 _UNDEFINED_PARAMETER = "42P02"
 _QUERIES = ("select", "values", "table")

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 from tailrace.model.errors import SqlError, SqlSyntaxError, UnsupportedSqlError
 from tailrace.sql.grammar.lexer import SqlToken
 from tailrace.sql.statements import CreateTableAsStatement, ExplainStatement, Query, Statement, Write
-from tailrace.sql.syntax_trees import position_at
+from tailrace.sql.text_positions import position_at
 
 _BLANK = re.compile(r"[^\r\n]")
 _ON = ("true", "on", "1")

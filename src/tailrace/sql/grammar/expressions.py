@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pgparse
-from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.model.errors import LimitExceededError, SqlError, SqlSyntaxError, UnsupportedSqlError
+from tailrace.sql.grammar.lexer import SqlToken
 from tailrace.sql.statements import ExpressionText
-from tailrace.sql.syntax_trees import position_of_token
+from tailrace.sql.text_positions import position_at
 
 _HEAD = "SELECT ("
 EXPRESSION_START = len(_HEAD)
@@ -17,16 +17,15 @@ _MAX_TOKENS = 20_000
 """PostgreSQL's parser recurses without a limit; so many words and signs fit the stack, however they are nested."""
 
 
-def expression_text(tokens: Sequence[Token], source: str) -> ExpressionText:
+def expression_text(tokens: Sequence[SqlToken], source: str) -> ExpressionText:
     """Return the expression of these tokens. Raises `SqlError` if it is none, or has parameters."""
-    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
-        is_name = following is not None and following.start == token.end + 1 and following.text.isidentifier()
-        if token.token_type is TokenType.PLACEHOLDER or (token.token_type is TokenType.COLON and is_name):
+    for token in tokens:
+        if token.kind == "parameter":
             raise UnsupportedSqlError(
-                "a route outlives its statement; write the value instead of a parameter", *position_of_token(token, source)
+                "a route outlives its statement; write the value instead of a parameter", *position_at(source, token.start)
             )
     first, last = tokens[0], tokens[-1]
-    text = ExpressionText(source[first.start : last.end + 1], *position_of_token(first, source), len(tokens))
+    text = ExpressionText(source[first.start : last.end], *position_at(source, first.start), len(tokens))
     parse_tree(text)
     return text
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from tailrace.model.errors import SqlSyntaxError
-from tailrace.sql.syntax_trees import position_at
+from tailrace.sql.text_positions import position_at
 
 TokenKind = Literal["word", "quoted", "string", "number", "parameter", "operator", "end"]
 
@@ -49,6 +49,16 @@ class SqlToken(NamedTuple):
     start: int
     end: int
     """The characters in the text, from `start` up to but without `end`."""
+
+    @property
+    def value(self) -> str:
+        """The content of a string without its quotes, or a name as it was written."""
+        if self.kind == "string" and self.text[0] == "$":
+            mark = self.text.index("$", 1) + 1
+            return self.text[mark:-mark]
+        if self.kind in ("string", "quoted") and self.text[0] in "'\"":
+            return self.text[1:-1].replace(2 * self.text[0], self.text[0])
+        return self.text
 
     def is_word(self, *words: str) -> bool:
         return self.kind == "word" and self.text.lower() in words

@@ -1,29 +1,30 @@
-"""Reads a statement token by token, for the statements that sqlglot does not know.
+"""Reads a statement token by token, for the statements that PostgreSQL does not know.
 
 A keyword is a word without quotes, in any case. A token that does not fit raises an error with its position and what was
 expected. A parameter may be used wherever a value may. While the values of parameters are not known, a placeholder is returned
 instead, so that a text can be checked before.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from sqlglot.tokenizer_core import Token, TokenType
-
 from tailrace.model.errors import SqlError, SqlSyntaxError, UnsupportedSqlError
 from tailrace.model.suggestions import did_you_mean
-from tailrace.sql.syntax_trees import TextPosition, position_at, position_of_token
+from tailrace.sql.grammar.lexer import SqlToken
+from tailrace.sql.text_positions import TextPosition, position_at
 
-_QUOTED = {TokenType.STRING, TokenType.IDENTIFIER, TokenType.HEREDOC_STRING, TokenType.NUMBER, TokenType.BYTE_STRING}
-_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET}
-_CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET}
+_OPENING = ("(", "[")
+_CLOSING = (")", "]")
+_WORD = re.compile(r"\w+")
+_CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 
 Values = Mapping[str, object]
 """The values of a statement's parameters by name; those of `?` are `1`, `2` and so on."""
 
 
 class TokenReader:
-    def __init__(self, tokens: Sequence[Token], text: str, values: Values | None = None) -> None:
+    def __init__(self, tokens: Sequence[SqlToken], text: str, values: Values | None = None) -> None:
         self._tokens = tokens
         self._text = text
         self._values = values
@@ -42,8 +43,8 @@ class TokenReader:
     @property
     def position(self) -> TextPosition:
         if not self.is_at_end:
-            return position_of_token(self._tokens[self._at], self._text)
-        return position_at(self._text, self._tokens[-1].end + 1)
+            return position_at(self._text, self._tokens[self._at].start)
+        return position_at(self._text, self._tokens[-1].end)
 
     def sees(self, phrase: str) -> bool:
         """Return whether these keywords come next."""
@@ -71,7 +72,7 @@ class TokenReader:
     def name(self, what: str) -> str:
         """Read a name with its dots. A part in double quotes may have any characters that a name can have."""
         parts = [self._part(what)]
-        while self._is(TokenType.DOT):
+        while self._is("."):
             self._at += 1
             parts.append(self._part(f"the rest of {what}"))
         return ".".join(parts)
@@ -81,8 +82,8 @@ class TokenReader:
         return self._part(what)
 
     def string(self, what: str) -> str:
-        if not self.is_at_end and self._tokens[self._at].token_type in (TokenType.VAR, TokenType.IDENTIFIER):
-            raise SqlSyntaxError(f"{what} must be in single quotes: '{self._tokens[self._at].text}'", *self.position)
+        if not self.is_at_end and self._tokens[self._at].kind in ("word", "quoted") and not self._sees_constant():
+            raise SqlSyntaxError(f"{what} must be in single quotes: '{self._tokens[self._at].value}'", *self.position)
         value = self.value(what, str)
         if not isinstance(value, str):
             raise SqlError(f"{what} is {value!r}; it must be a string", *self._last_position())
@@ -101,18 +102,21 @@ class TokenReader:
         if self.is_at_end:
             self.fail(what)
         token = self._tokens[self._at]
-        kind = token.token_type
-        if kind is TokenType.PLACEHOLDER:
+        if token.kind == "parameter" or token.text == "?":
+            if token.text and token.text != "?":
+                return self._parameter(token.text, 1, kind_wanted)
             self._positional += 1
             return self._parameter(str(self._positional), 1, kind_wanted)
-        if kind is TokenType.COLON and self._at + 1 < len(self._tokens):
+        if token.text == ":" and self._at + 1 < len(self._tokens):
             return self._parameter(self._tokens[self._at + 1].text, 2, kind_wanted)
-        if kind in (TokenType.STRING, TokenType.HEREDOC_STRING):
+        if token.kind == "string":
+            if token.text[0] not in "'$":
+                self.reject(f"{what} must be a plain string in single quotes", self.position)
             self._at += 1
-            return token.text
-        if kind is TokenType.DASH or kind is TokenType.NUMBER:
+            return token.value
+        if token.kind == "number" or token.text == "-":
             return self._number(what)
-        for word, constant in (("TRUE", True), ("FALSE", False), ("NULL", None)):
+        for word, constant in _CONSTANTS.items():
             if self.take(word):
                 return constant
         self.fail(what)
@@ -123,7 +127,7 @@ class TokenReader:
 
     def opens(self) -> bool:
         """Skip `(` if it comes next, and return whether it did."""
-        return self._take_kind(TokenType.L_PAREN)
+        return self._take_sign("(")
 
     def expect_open(self) -> None:
         if not self.opens():
@@ -131,24 +135,24 @@ class TokenReader:
 
     def closes(self) -> bool:
         """Skip `)` and return true, or skip a comma and return false. Nothing else may come next."""
-        if self._take_kind(TokenType.R_PAREN):
+        if self._take_sign(")"):
             return True
-        if not self._take_kind(TokenType.COMMA):
+        if not self._take_sign(","):
             self.fail(", or )")
         return False
 
     def takes_comma(self) -> bool:
-        return self._take_kind(TokenType.COMMA)
+        return self._take_sign(",")
 
-    def expect_sign(self, kind: TokenType, sign: str) -> None:
-        if not self._take_kind(kind):
+    def expect_sign(self, sign: str) -> None:
+        if not self._take_sign(sign):
             self.fail(sign)
 
-    def until(self, *phrases: str) -> Sequence[Token]:
+    def until(self, *phrases: str) -> Sequence[SqlToken]:
         """Skip and return the tokens up to one of these keywords outside of brackets, a closing bracket, or the end."""
         return self._until(phrases, is_list=False)
 
-    def until_comma(self) -> Sequence[Token]:
+    def until_comma(self) -> Sequence[SqlToken]:
         """Skip and return the tokens up to a comma outside of brackets, a closing bracket, or the end."""
         return self._until((), is_list=True)
 
@@ -174,23 +178,21 @@ class TokenReader:
     def _found(self) -> str:
         return "the end of the statement" if self.is_at_end else repr(self._source_of(self._tokens[self._at]))
 
-    def _source_of(self, token: Token) -> str:
-        return self._text[token.start : token.end + 1]
+    def _source_of(self, token: SqlToken) -> str:
+        return self._text[token.start : token.end]
 
     def _last_position(self) -> TextPosition:
-        return position_of_token(self._tokens[self._last], self._text)
+        return position_at(self._text, self._tokens[self._last].start)
 
     def _after(self, phrase: str) -> int | None:
-        """Return the index after these keywords, or `None`. sqlglot combines some keywords into one token."""
-        wanted = phrase.split()
+        """Return the index after these keywords and signs, or `None`."""
         at = self._at
-        while wanted:
-            if at >= len(self._tokens) or self._tokens[at].token_type in _QUOTED:
+        for wanted in phrase.split():
+            if at >= len(self._tokens):
                 return None
-            reader = self._tokens[at].text.upper().split()
-            if not reader or reader != wanted[: len(reader)]:
+            token = self._tokens[at]
+            if token.kind not in ("word", "operator") or token.text.upper() != wanted:
                 return None
-            wanted = wanted[len(reader) :]
             at += 1
         return at
 
@@ -199,15 +201,16 @@ class TokenReader:
         if self.is_at_end:
             self.fail(what)
         token = self._tokens[self._at]
-        is_name = token.token_type is TokenType.IDENTIFIER or token.text.replace("_", "a").isalnum()
-        if not is_name or token.token_type in _QUOTED - {TokenType.IDENTIFIER}:
+        if token.kind not in ("word", "quoted") or not token.value:
+            self.fail(what)
+        if token.kind == "word" and not _WORD.fullmatch(token.text):
             self.fail(what)
         self._at += 1
-        return token.text
+        return token.value
 
     def _number(self, what: str) -> int | str:
-        negative = self._take_kind(TokenType.DASH)
-        if not self._is(TokenType.NUMBER):
+        negative = self._take_sign("-")
+        if self.is_at_end or self._tokens[self._at].kind != "number":
             self.fail(what)
         written = self._tokens[self._at].text
         self._at += 1
@@ -223,26 +226,27 @@ class TokenReader:
             return "1" if kind_wanted is str else 1
         return self._values[name]
 
-    def _until(self, phrases: Sequence[str], *, is_list: bool) -> Sequence[Token]:
+    def _until(self, phrases: Sequence[str], *, is_list: bool) -> Sequence[SqlToken]:
         start = self._at
         depth = 0
         while not self.is_at_end:
-            kind = self._tokens[self._at].token_type
-            if depth == 0 and (
-                kind in _CLOSING or (is_list and kind is TokenType.COMMA) or any(self.sees(phrase) for phrase in phrases)
-            ):
+            is_end = self._is(*_CLOSING) or (is_list and self._is(","))
+            if depth == 0 and (is_end or any(self.sees(phrase) for phrase in phrases)):
                 break
-            depth += (kind in _OPENING) - (kind in _CLOSING)
+            depth += self._is(*_OPENING) - self._is(*_CLOSING)
             self._at += 1
         if self._at == start:
             self.fail("an expression")
         return self._tokens[start : self._at]
 
-    def _is(self, kind: TokenType) -> bool:
-        return not self.is_at_end and self._tokens[self._at].token_type is kind
+    def _sees_constant(self) -> bool:
+        return any(self.sees(word) for word in _CONSTANTS)
 
-    def _take_kind(self, kind: TokenType) -> bool:
-        found = self._is(kind)
+    def _is(self, *signs: str) -> bool:
+        return not self.is_at_end and self._tokens[self._at].kind == "operator" and self._tokens[self._at].text in signs
+
+    def _take_sign(self, sign: str) -> bool:
+        found = self._is(sign)
         self._at += found
         return found
 

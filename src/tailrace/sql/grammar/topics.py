@@ -23,7 +23,6 @@ from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 import msgspec
-from sqlglot.tokenizer_core import TokenType
 
 from tailrace.model.fetch import AtOffset, AtTime, StartAt, StartEdge
 from tailrace.model.route import Operation, PayloadMode
@@ -47,7 +46,7 @@ from tailrace.sql.statements import (
     ShowStatement,
     Statement,
 )
-from tailrace.sql.syntax_trees import TextPosition, position_of_token
+from tailrace.sql.text_positions import TextPosition, position_at
 
 _TOPIC = "the name of a topic"
 _TABLE = "the name of a table"
@@ -168,7 +167,7 @@ def _options(reader: TokenReader, read: Callable[[TokenReader, str, TextPosition
         name = reader.word("the name of an option").lower()
         if name in options:
             reader.reject(f"option {name!r} is set twice; remove one")
-        reader.expect_sign(TokenType.EQ, "=")
+        reader.expect_sign("=")
         options[name] = read(reader, name, position)
         if reader.closes():
             return options
@@ -294,8 +293,8 @@ def redrive(reader: TokenReader, text: str, source: str) -> Statement:
         tokens = reader.until("LIMIT")
         if not tokens:
             reader.fail("a condition")
-        where = source[tokens[0].start : tokens[-1].end + 1]
-        line, column = position_of_token(tokens[0], source)
+        where = source[tokens[0].start : tokens[-1].end]
+        line, column = position_at(source, tokens[0].start)
         check_condition(where, (line, column))
     limit = reader.integer("the number of dead letters") if reader.take("LIMIT") else None
     reader.expect_end("LIMIT" if where is not None else "WHERE, LIMIT")

@@ -1,31 +1,27 @@
-"""INSERT INTO a topic, and INSERT INTO a table from a query that reads more than tables.
+"""INSERT INTO a topic.
 
 Each row for a topic is a message, and all rows of a statement are published together. The columns are `key`, `value`,
 `headers`, `partition`, `timestamp` and `message_id`. Strings and bytes are published as they are, other values as JSON.
 `headers` is a JSON object, with a list for a header that occurs more than once.
-
-A query that reads more than tables (topics, `system.*`, change feeds) runs first; its rows are then inserted into the table in
-one transaction, as if they had been sent as values.
 """
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 import msgspec
-from sqlglot import exp
 
 from tailrace.broker.broker import Broker
 from tailrace.model.errors import SqlError, UnsupportedSqlError
 from tailrace.model.record import Headers, Message, Published
 from tailrace.model.text import counted
-from tailrace.sql.grammar.writes import cells
-from tailrace.sql.parameters import NO_PARAMETERS, Parameters, by_name, is_many
+from tailrace.sql.grammar.writes import constant_of, kinds_in, plain_rows, query_of_insert
+from tailrace.sql.parameters import NO_PARAMETERS, Parameters, in_order, is_many
 from tailrace.sql.results import Result
 from tailrace.sql.select.queries import QueryRunner
-from tailrace.sql.statements import Query, Write
-from tailrace.sql.syntax_trees import position_of
+from tailrace.sql.statements import Write
 
 COLUMNS = ("key", "value", "headers", "partition", "timestamp", "message_id")
 
@@ -47,20 +43,21 @@ class TopicInsertHandler:
         return [_message(topic, columns, row, number) for number, row in enumerate(rows, 1)]
 
     async def _rows(self, write: Write, params: Parameters, in_transaction: bool) -> list[Sequence[object]]:
-        source = write.tree.expression
-        if isinstance(source, exp.Values) and write.query is None:
+        fields = write.tree["InsertStmt"]
+        cells = plain_rows(fields)
+        if cells is not None:
             given = params if is_many(params, write) and not isinstance(params, Mapping) else [params]
             rows: list[Sequence[object]] = []
             for values in given:
-                named = by_name(write, values) if isinstance(values, Mapping | Sequence) else {}
-                rows += [[_value(cell, named) for cell in cells(row)] for row in source.expressions]
+                listed = in_order(write, values) if isinstance(values, Mapping | Sequence) else ()
+                rows += [[_value(cell, listed, write) for cell in row] for row in cells]
             return rows
         if is_many(params, write):
             raise SqlError("many rows of parameters can only be used with VALUES of plain values", write.line, write.column)
-        query = write.query
-        if query is None:
+        if "selectStmt" not in fields:
             raise UnsupportedSqlError("the INSERT has no VALUES and no query", write.line, write.column)
-        if in_transaction and source.find(exp.Table) is not None:
+        query = query_of_insert(write)
+        if in_transaction and not {"RangeVar", "RangeFunction"}.isdisjoint(kinds_in(query.tree)):
             # The query would run before the transaction and not see what it has written.
             raise UnsupportedSqlError(
                 "within a transaction only VALUES can be inserted into a topic; run the query outside of the transaction",
@@ -93,15 +90,17 @@ def _check_shape(write: Write) -> None:
             write.line,
             write.column,
         )
-    for clause in ("conflict", "returning", "with_", "default"):
-        if write.tree.args.get(clause):
-            what = {"conflict": "ON CONFLICT", "with_": "WITH", "default": "DEFAULT VALUES"}.get(clause, clause.upper())
+    fields = write.tree["InsertStmt"]
+    for clause, what in (("onConflictClause", "ON CONFLICT"), ("returningList", "RETURNING")):
+        if fields.get(clause):
             raise UnsupportedSqlError(f"{what} can't be used with a topic", write.line, write.column)
+    if "selectStmt" not in fields:
+        raise UnsupportedSqlError("DEFAULT VALUES can't be used with a topic", write.line, write.column)
 
 
 def _columns(write: Write) -> list[str]:
-    target = write.tree.this
-    names = [column.name.lower() for column in target.expressions] if isinstance(target, exp.Schema) else []
+    named = [one["ResTarget"] for one in write.tree["InsertStmt"].get("cols", ())]
+    names = [one["name"].lower() for one in named]
     if not names:
         raise SqlError(
             f"the INSERT does not name columns of topic {write.target!r}; write INSERT INTO {write.target} (key, value) ..."
@@ -109,8 +108,8 @@ def _columns(write: Write) -> list[str]:
             write.line,
             write.column,
         )
-    for column, name in zip(target.expressions, names, strict=True):
-        position = position_of(column) or (write.line, write.column)
+    for column, name in zip(named, names, strict=True):
+        position = write.position_of(column.get("location", -1))
         if name not in COLUMNS:
             raise SqlError(f"a topic has no column {name!r}; use {', '.join(COLUMNS)}", *position)
         if names.count(name) > 1:
@@ -120,20 +119,14 @@ def _columns(write: Write) -> list[str]:
     return names
 
 
-def _value(cell: exp.Expr, named: Mapping[str, object]) -> object:
-    if isinstance(cell, exp.Placeholder):
-        return named[cell.name]
-    if isinstance(cell, exp.Neg):
-        return -_number(cell.this.name)
-    if isinstance(cell, exp.Boolean):
-        return bool(cell.this)
-    if isinstance(cell, exp.Literal):
-        return cell.name if cell.is_string else _number(cell.name)
-    return None
-
-
-def _number(written: str) -> int | Decimal:
-    return int(written) if written.isdigit() else Decimal(written)
+def _value(cell: Mapping[str, Any], given: Sequence[object], write: Write) -> object:
+    if "ParamRef" in cell:
+        return given[cell["ParamRef"]["number"] - 1]
+    if "SetToDefault" in cell:
+        raise UnsupportedSqlError(
+            "DEFAULT can't be used with a topic; leave the column out", *write.position_of(cell["SetToDefault"]["location"])
+        )
+    return constant_of(cell)
 
 
 def _message(topic: str, columns: Sequence[str], row: Sequence[object], number: int) -> Message:
@@ -201,20 +194,3 @@ def _timestamp(value: object, number: int) -> int | None:
     if not isinstance(value, datetime):
         raise SqlError(f"row {number}: timestamp is {value!r}; it must be a time, or milliseconds since 1970")
     return round((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-async def with_query_rows(write: Write, query: Query, params: Parameters, queries: QueryRunner) -> Write:
-    """Run the query of an INSERT, and return the INSERT with the rows in position of the query."""
-    if write.tree.args.get("conflict") is not None and write.parameters:
-        raise SqlError(
-            "with ON CONFLICT the query of an INSERT can't have parameters; write the values in it", write.line, write.column
-        )
-    answer = await queries.run(query, params)
-    if answer.truncated:
-        raise SqlError("the query returns more rows than query_rows allows; insert them in parts", write.line, write.column)
-    names = tuple(str(number) for number in range(1, len(answer.columns) + 1))
-    tree = write.tree.copy()
-    row = exp.Tuple(expressions=[exp.Placeholder(this=name) for name in names])
-    tree.set("expression", exp.Values(expressions=[row]))
-    tree.set("with_", None)
-    return msgspec.structs.replace(write, tree=tree, parameters=names, rows=list(answer.rows))

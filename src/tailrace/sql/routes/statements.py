@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import msgspec
-from sqlglot.tokenizer_core import Token, TokenType
 
 from tailrace.broker.broker import Broker
 from tailrace.model.errors import OverloadedError, RouteExistsError
@@ -21,7 +20,7 @@ from tailrace.model.record import Record
 from tailrace.model.route import DIALECT, Operation, Route
 from tailrace.model.table import CHANGES_PREFIX, ColumnType, Table
 from tailrace.model.text import counted
-from tailrace.sql.dialect import tokenize
+from tailrace.sql.grammar.lexer import SqlToken, read_tokens
 from tailrace.sql.results import Result, ResultColumn
 from tailrace.sql.routes.check import CheckedRoute, check_route
 from tailrace.sql.routes.compile import compile_for_spark, parts_in_python
@@ -175,24 +174,24 @@ def _summary(matches: Sequence[object], in_python: Sequence[str]) -> str:
 
 def plain_text(text: str) -> str:
     """Return an expression without comments, superfluous spaces and the brackets around it, so that equal ones look equal."""
-    tokens = tokenize(text)
+    tokens = read_tokens(text)
     while _is_enclosed(tokens):
         tokens = tokens[1:-1]
     parts = []
     end = tokens[0].start
     for token in tokens:
-        parts += [" " if token.start > end else "", text[token.start : token.end + 1]]
-        end = token.end + 1
+        parts += [" " if token.start > end else "", text[token.start : token.end]]
+        end = token.end
     return "".join(parts)
 
 
-def _is_enclosed(tokens: Sequence[Token]) -> bool:
+def _is_enclosed(tokens: Sequence[SqlToken]) -> bool:
     """Return whether the first bracket closes at the end."""
-    if len(tokens) < 3 or tokens[0].token_type is not TokenType.L_PAREN:
+    if len(tokens) < 3 or tokens[0].text != "(":
         return False
     depth = 0
     for at, token in enumerate(tokens):
-        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        depth += (token.text == "(") - (token.text == ")")
         if depth == 0:
             return at == len(tokens) - 1
     return False

@@ -2,11 +2,11 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
@@ -18,7 +18,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.table import CHANGES_PREFIX, Table
 from tailrace.sql.analysis.queries import RelationColumn
 from tailrace.sql.analysis.types import of_column, to_column
-from tailrace.sql.parameters import Parameters, in_order
+from tailrace.sql.parameters import Parameters, in_order, is_many
 from tailrace.sql.results import Result, ResultColumn, RowSink
 from tailrace.sql.select.fast_point_select import PointSelects
 from tailrace.sql.select.plan import FoundRelation, PlannedScan, QueryPlan, QueryPlanner, names_in, sql_type_of
@@ -29,9 +29,14 @@ from tailrace.sql.select.topics import HIDDEN_COLUMNS, TOPIC_COLUMNS, FieldReade
 from tailrace.sql.select.views import ViewExpansion
 from tailrace.sql.select.worker_protocol import Relation
 from tailrace.sql.select.workers import WorkerPool, WorkerProcess
-from tailrace.sql.statements import Query
+from tailrace.sql.statements import PostgresStatement, Query, Write
 from tailrace.sql.tables.columnar_copies import ColumnarCopies, ColumnarView
 from tailrace.sql.tables.jobs import RowSource
+
+if TYPE_CHECKING:
+    from tailrace.sql.select.write_queries import WriteExecution
+
+T = TypeVar("T")
 
 _COPIES = 3
 """Rows are in memory as they come from DuckDB, as values, and encoded, for a short time all at once."""
@@ -67,7 +72,27 @@ class QuerySources:
     ) -> "QueryExecution":
         """Look up everything that the query names. `build` is the kind of execution, if it is not the usual one."""
         values = in_order(query, params)
-        found, changes, is_complete = self._resolved(query, values)
+        looked_up = self.look_up(query, values)
+        planner = QueryPlanner(query, values, looked_up.found, looked_up.names, self.now(), self.limits)
+        return (build or QueryExecution)(query, planner, looked_up, self, answer)
+
+    def prepare_write(self, write: Write, params: Parameters, answer: ReadAnswer) -> "WriteExecution":
+        """Look up everything that the queries of a write name."""
+        from tailrace.sql.select.write_queries import WriteExecution
+
+        values = () if is_many(params, write) else in_order(write, params)
+        return WriteExecution(write, values, self.look_up(write, values), self, answer)
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
+
+    def find_table(self, name: str) -> FoundRelation | None:
+        """Return the table of a name."""
+        return self._find(name) if self._broker.tables.find(name) is not None else None
+
+    def look_up(self, statement: PostgresStatement, values: Sequence[object]) -> "LookedUp":
+        """Look up everything that a statement reads."""
+        found, changes, is_complete = self._resolved(statement, values)
         views: dict[str, TopicScan] = {}
         system: dict[str, ReadRows] = {}
         for name, relation in found.items():
@@ -77,29 +102,25 @@ class QuerySources:
                 system[relation.name] = found_system(relation.name).read(self._broker)
             elif name in changes:
                 views[relation.name] = self._broker.scanner.view(CHANGES_PREFIX + relation.name)
-        planner = self._planner(query, values, found, is_complete)
-        return (build or QueryExecution)(query, planner, views, system, self, answer)
+        # The names are for suggestions if one is not found.
+        names = () if is_complete else tuple(tables_and_topics(self._broker))
+        return LookedUp(found, names, views, system, bool(changes))
 
     def outline(self, query: Query, params: Parameters) -> tuple[QueryPlanner, Mapping[str, FoundRelation]]:
         """Return a planner that tells the columns of a query and what it reads, and what the names in it refer to."""
         values = in_order(query, params)
         found, _, is_complete = self._resolved(query, values)
-        return self._planner(query, values, found, is_complete), found
-
-    def _planner(
-        self, query: Query, values: Sequence[object], found: Mapping[str, FoundRelation], is_complete: bool
-    ) -> QueryPlanner:
-        # The names are for suggestions if one is not found.
         names = () if is_complete else tuple(tables_and_topics(self._broker))
-        now = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
-        return QueryPlanner(query, values, found, names, now, self.limits)
+        return QueryPlanner(query, values, found, names, self.now(), self.limits), found
 
-    def _resolved(self, query: Query, values: Sequence[object]) -> tuple[dict[str, FoundRelation], set[str], bool]:
-        """Return what the names in a query refer to, and the names in the views that it reads.
+    def _resolved(
+        self, statement: PostgresStatement, values: Sequence[object]
+    ) -> tuple[dict[str, FoundRelation], set[str], bool]:
+        """Return what the names in a statement refer to, and the names in the views that it reads.
 
-        Also returned are the names of tables whose changes are read, and whether everything that the query names was found.
+        Also returned are the names of tables whose changes are read, and whether everything that it names was found.
         """
-        named, changes = names_in(query, values)
+        named, changes = names_in(statement, values)
         found: dict[str, FoundRelation] = {}
         all_changes = set(changes)
         waiting = list(named)
@@ -148,22 +169,26 @@ _TOPIC_RELATION = [
 ]
 
 
-class QueryExecution:
-    def __init__(
-        self,
-        query: Query,
-        planner: QueryPlanner,
-        views: Mapping[str, TopicScan],
-        system: Mapping[str, ReadRows],
-        sources: QuerySources,
-        answer: ReadAnswer,
-    ) -> None:
+class LookedUp(NamedTuple):
+    """What the names in a statement mean, with a view of the topics as of then."""
+
+    found: Mapping[str, FoundRelation]
+    names: Sequence[str]
+    """All names, for suggestions, if one was not found."""
+    views: Mapping[str, TopicScan]
+    system: Mapping[str, ReadRows]
+    reads_changes: bool
+    """Whether the changes of a table are read."""
+
+
+class QueryRun:
+    """Runs queries in the calling thread, one after another, and is stopped from any."""
+
+    def __init__(self, looked_up: LookedUp, sources: QuerySources, answer: ReadAnswer) -> None:
         self._answer = answer
         self._loop = asyncio.get_running_loop()
-        self._query = query
-        self._planner = planner
-        self._views = views
-        self._system = system
+        self._views = looked_up.views
+        self._system = looked_up.system
         self._sources = sources
         self._limits = sources.limits
         self._workers = sources.workers
@@ -172,46 +197,31 @@ class QueryExecution:
         self._stopped_by: TailraceError | None = None
 
     def run(self, on_start: Callable[[], None], out: RowSink | None = None) -> Result:
-        """Run the query in the calling thread.
+        """Run in the calling thread. `on_start` is called when it starts."""
+        raise NotImplementedError
 
-        `on_start` is called when it starts. With `out`, all rows go there instead of the result.
-        """
-        plan = self._planner.plan(None if out is not None else self._most_rows())
+    @contextmanager
+    def _tables(self, plans: Sequence[QueryPlan]) -> Iterator["ReadTable"]:
+        """Return how tables are read, all as of one commit."""
         with ExitStack() as stack:
             read_table = _no_tables
-            tables = _tables_of(plan)
+            tables = [table for plan in plans for table in _tables_of(plan)]
             if tables:
                 # In this order: what changes after the snapshot was taken is among the keys that have changed.
                 leases = stack.enter_context(self._sources.tables.copies.leased(tables))
                 snapshot = stack.enter_context(self._sources.tables.snapshot(lambda: self._stopped_by is not None))
                 snapshot.check_tables(tables)
                 read_table = partial(self._read_table, snapshot, leases.views(snapshot))
-            return self._run(plan, read_table, on_start, out)
+            yield read_table
 
-    def _most_rows(self) -> int | None:
-        """Return how many rows are computed, unless they are streamed: one more than are shown."""
-        return self._limits.query_rows + 1
-
-    def run_in_transaction(self, rows: RowSource) -> Result:
-        """Run the query over the rows that a transaction sees, in the thread of the transaction."""
-        plan = self._planner.plan(self._limits.query_rows + 1)
-        if any(scan.relation.kind != "table" for scan in plan.scans):
-            raise UnsupportedSqlError(
-                "a transaction can only read tables; query topics outside of the transaction",
-                self._query.line,
-                self._query.column,
-            )
-        rows.check_tables(_tables_of(plan))
-        return self._run(plan, partial(_read_stored, rows), lambda: None, None, rows.check)
-
-    def _run(
+    def _on_worker(
         self,
         plan: QueryPlan,
         read_table: "ReadTable",
         on_start: Callable[[], None],
-        out: RowSink | None,
-        check: Callable[[], None] | None = None,
-    ) -> Result:
+        read: Callable[[WorkerProcess, Mapping[str, Relation]], T],
+    ) -> T:
+        """Take a worker, prepare what the query reads, and return what `read` returns."""
         try:
             worker = self._workers.take()
             with self._lock:
@@ -220,9 +230,7 @@ class QueryExecution:
                     raise self._stopped_by
             worker.wait()
             on_start()
-            relations = self._relations(plan, read_table, worker)
-            columns = [ResultColumn(name, to_column(kind)) for name, kind in zip(plan.names, plan.types, strict=True)]
-            return worker.run(plan.text, relations, columns, plan.types, out, self._keep, check)
+            return read(worker, self._relations(plan, read_table, worker))
         except TailraceError as error:
             if self._stopped_by is not None:
                 raise self._stopped_by from error
@@ -288,6 +296,57 @@ class QueryExecution:
         return relations
 
 
+class QueryExecution(QueryRun):
+    """One query of a client."""
+
+    def __init__(
+        self, query: Query, planner: QueryPlanner, looked_up: LookedUp, sources: QuerySources, answer: ReadAnswer
+    ) -> None:
+        super().__init__(looked_up, sources, answer)
+        self._query = query
+        self._planner = planner
+
+    def run(self, on_start: Callable[[], None], out: RowSink | None = None) -> Result:
+        """Run the query in the calling thread.
+
+        `on_start` is called when it starts. With `out`, all rows go there instead of the result.
+        """
+        plan = self._planner.plan(None if out is not None else self._most_rows())
+        with self._tables([plan]) as read_table:
+            return self._run(plan, read_table, on_start, out)
+
+    def _most_rows(self) -> int | None:
+        """Return how many rows are computed, unless they are streamed: one more than are shown."""
+        return self._limits.query_rows + 1
+
+    def run_in_transaction(self, rows: RowSource) -> Result:
+        """Run the query over the rows that a transaction sees, in the thread of the transaction."""
+        plan = self._planner.plan(self._limits.query_rows + 1)
+        if any(scan.relation.kind != "table" for scan in plan.scans):
+            raise UnsupportedSqlError(
+                "a transaction can only read tables; query topics outside of the transaction",
+                self._query.line,
+                self._query.column,
+            )
+        rows.check_tables(_tables_of(plan))
+        return self._run(plan, partial(read_stored, rows), lambda: None, None, rows.check)
+
+    def _run(
+        self,
+        plan: QueryPlan,
+        read_table: "ReadTable",
+        on_start: Callable[[], None],
+        out: RowSink | None,
+        check: Callable[[], None] | None = None,
+    ) -> Result:
+        columns = [ResultColumn(name, to_column(kind)) for name, kind in zip(plan.names, plan.types, strict=True)]
+
+        def read(worker: WorkerProcess, relations: Mapping[str, Relation]) -> Result:
+            return worker.run(plan.text, relations, columns, plan.types, out, self._keep, check)
+
+        return self._on_worker(plan, read_table, on_start, read)
+
+
 ReadTable = Callable[[Table, PlannedScan], Relation]
 
 
@@ -299,7 +358,8 @@ def _no_tables(table: Table, scan: PlannedScan) -> Relation:
     raise UnsupportedSqlError(f"the query can't read table {table.name!r}")
 
 
-def _read_stored(rows: RowReader, table: Table, scan: PlannedScan) -> Relation:
+def read_stored(rows: RowReader, table: Table, scan: PlannedScan) -> Relation:
+    """Return the rows of a table as they are stored."""
     return TableRelation(rows, table, scan.columns, scan.where)
 
 

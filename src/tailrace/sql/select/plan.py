@@ -5,6 +5,7 @@ of the query.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -31,6 +32,8 @@ from tailrace.sql.analysis.types import (
     of_column,
 )
 from tailrace.sql.analysis.unique_keys import unique_columns
+from tailrace.sql.analysis.write_tree import AnalyzedWrite
+from tailrace.sql.analysis.writes import WriteAnalyzer
 from tailrace.sql.duckdb.render import DuckDbRenderer, RecordFieldColumns
 from tailrace.sql.select.changes import META_COLUMNS, TOPIC_COLUMNS_READ, changes_sql
 from tailrace.sql.select.json_fields import DOUBTFUL, VALUE, RecordUse, record_uses
@@ -48,7 +51,7 @@ from tailrace.sql.select.sources import (
     value_of,
 )
 from tailrace.sql.select.system import NAMESPACE, SYSTEM_TABLES
-from tailrace.sql.statements import Query
+from tailrace.sql.statements import PostgresStatement
 
 T = TypeVar("T")
 CHANGES_FUNCTION = "table_changes"
@@ -145,14 +148,14 @@ class QueryPlanner:
 
     def __init__(
         self,
-        query: Query,
+        statement: PostgresStatement,
         parameters: Sequence[object],
         found: Mapping[str, FoundRelation],
         known_names: Sequence[str],
         now: datetime,
         limits: Limits,
     ) -> None:
-        self._query = query
+        self._statement = statement
         self._found = found
         self._known_names = known_names
         self._now = now
@@ -164,7 +167,7 @@ class QueryPlanner:
 
     def plan(self, most_rows: int | None) -> QueryPlan:
         """Return the plan. A limit of rows is added to the query if it has none that is lower."""
-        return self._analyzed(lambda analyzer, query: self._plan(analyzer, query, most_rows))
+        return self._analyzed(lambda analyzer, query: self.plan_query(query, analyzer.relations, most_rows))
 
     def outline(self) -> "QueryOutline":
         """Return the columns of the query, and what it reads."""
@@ -172,12 +175,24 @@ class QueryPlanner:
 
     def _analyzed(self, use: Callable[[QueryAnalyzer, AnalyzedQuery], T]) -> T:
         analyzer = QueryAnalyzer(self._columns_of, self._types, self._function, self._max_views)
+        with self.failures():
+            return use(analyzer, analyzer.analyze(self._statement.tree))
+
+    def analyze_write(self, parameter_types: Sequence[SqlType]) -> AnalyzedWrite:
+        """Return the analyzed form of a write, whose target is found too."""
+        analyzer = WriteAnalyzer(self._columns_of, parameter_types, self._function, self._max_views)
+        with self.failures():
+            return analyzer.analyze(self._statement.tree)
+
+    @contextmanager
+    def failures(self) -> Iterator[None]:
+        """Raise errors of the analysis as those that the client gets."""
         try:
-            return use(analyzer, analyzer.analyze(self._query.tree))
+            yield
         except AnalysisError as error:
             raise self._error(error) from error
         except RecursionError as error:
-            place = self._query.line, self._query.column
+            place = self._statement.line, self._statement.column
             raise SqlError("the query is nested too deeply; split it into smaller ones", *place, sqlstate="54001") from error
 
     def _outline(self, analyzer: QueryAnalyzer, query: AnalyzedQuery) -> "QueryOutline":
@@ -199,14 +214,15 @@ class QueryPlanner:
             return (found.table.primary_key,)
         return _TOPIC_KEYS if found.kind == "topic" else ()
 
-    def _plan(self, analyzer: QueryAnalyzer, query: AnalyzedQuery, most_rows: int | None) -> QueryPlan:
-        uses = uses_of(query, analyzer.relations)
-        topics = [one.number for one in analyzer.relations if self._is_topic(one)]
+    def plan_query(self, query: AnalyzedQuery, relations: Sequence[NamedRelation], most_rows: int | None) -> QueryPlan:
+        """Return the plan of an analyzed query, which reads these relations."""
+        uses = uses_of(query, relations)
+        topics = [one.number for one in relations if self._is_topic(one)]
         fields = record_uses(query, topics)
         renderer = DuckDbRenderer(self._parameters, self._now)
         scans = []
         sources = {}
-        for relation in analyzer.relations:
+        for relation in relations:
             columns, conditions = uses[relation.number]
             changes = self._changes.get(relation.name)
             if changes is None:
@@ -309,7 +325,7 @@ class QueryPlanner:
 
     def _error(self, error: AnalysisError) -> TailraceError:
         """Return the error that the client gets."""
-        place = self._query.position_of(error.location)
+        place = self._statement.position_of(error.location)
         if error.sqlstate == UNDEFINED_TABLE and error.message.startswith("relation "):
             name = error.message.removeprefix('relation "').partition('" does not exist')[0]
             if name.startswith(f"{NAMESPACE}."):
@@ -333,11 +349,11 @@ class QueryNames(NamedTuple):
     """Those of tables whose changes it reads."""
 
 
-def names_in(query: Query, parameters: Sequence[object]) -> QueryNames:
-    """Return the names of relations in a query, in the form in which it looks them up."""
+def names_in(statement: PostgresStatement, parameters: Sequence[object]) -> QueryNames:
+    """Return the names of relations that a statement reads, in the form in which it looks them up."""
     names: set[str] = set()
     changes: set[str] = set()
-    waiting: list[Any] = [query.tree]
+    waiting: list[Any] = [statement.tree]
     while waiting:
         node = waiting.pop()
         if isinstance(node, dict):

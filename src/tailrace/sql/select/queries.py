@@ -24,21 +24,22 @@ from tailrace.model.errors import InvariantError, QueryLimitError, StoreClosedEr
 from tailrace.model.limits import Limits
 from tailrace.model.table import Table
 from tailrace.sql.explain.points import explained_point, explained_rows
-from tailrace.sql.parameters import NO_PARAMETERS, Parameters
+from tailrace.sql.parameters import NO_PARAMETERS, Parameters, is_many
 from tailrace.sql.query_scheduler import QueryScheduler, QuerySlot
 from tailrace.sql.results import Result, RowSink, StreamSlots
 from tailrace.sql.select.fast_point_select import PointSelects
 from tailrace.sql.select.fast_row_select import RowSelects
-from tailrace.sql.statements import Query
+from tailrace.sql.statements import Query, Write
 from tailrace.sql.tables.columnar_copies import ColumnarCopies
 from tailrace.sql.tables.readers import StoredRows, TableSnapshot
 from tailrace.sql.tables.values import StoredValue
 
 if TYPE_CHECKING:
     from tailrace.sql.explain.nodes import ExplainedPlan
-    from tailrace.sql.select.execution import QueryExecution, QueryInTransaction, QuerySources
+    from tailrace.sql.select.execution import QueryExecution, QueryInTransaction, QueryRun, QuerySources
     from tailrace.sql.select.plan import FoundRelation, QueryOutline
     from tailrace.sql.select.workers import WorkerPool
+    from tailrace.sql.select.write_queries import WriteExecution
 
 
 T = TypeVar("T")
@@ -73,7 +74,7 @@ class QueryRunner:
         self._streaming = ThreadPoolExecutor(limits.streamed_answers, "tailrace-select-stream")
         """Threads for streams only, because they wait for their clients and would block other queries."""
         self._stream_slots = StreamSlots(limits)
-        self._running: set[QueryExecution] = set()
+        self._running: set[QueryRun] = set()
         self._sources: QuerySources | None = None
         self._is_closed = False
 
@@ -173,6 +174,19 @@ class QueryRunner:
         outline = await asyncio.get_running_loop().run_in_executor(self._threads, planner.outline)
         return outline, found
 
+    async def for_write(
+        self, write: Write, params: Parameters, answer: ReadAnswer, *, in_transaction: bool = False
+    ) -> "WriteExecution":
+        """Return what runs the queries of a write. Those that do not need its transaction have run."""
+        execution = (await self._loaded()).prepare_write(write, params, answer)
+        if write.kind != "insert" or in_transaction or execution.reads_tables or is_many(params, write):
+            execution.check_in_transaction()
+        else:
+            await self._scheduler.run(
+                lambda slot: self._answered(execution, self._threads, on_start=lambda: slot.begin(execution.interrupt))
+            )
+        return execution
+
     def close(self) -> None:
         """Stop the running queries, accept no more, and wait for the threads."""
         self._is_closed = True
@@ -202,7 +216,7 @@ class QueryRunner:
 
     async def _answered(
         self,
-        execution: "QueryExecution",
+        execution: "QueryRun",
         threads: ThreadPoolExecutor,
         out: RowSink | None = None,
         on_start: Callable[[], None] = lambda: None,
@@ -247,7 +261,7 @@ class _TimeLimit:
     It must not refer to the rows of the query: they would stay in memory until the garbage collector runs.
     """
 
-    def __init__(self, execution: "QueryExecution", seconds: int, out: RowSink | None, on_start: Callable[[], None]) -> None:
+    def __init__(self, execution: "QueryRun", seconds: int, out: RowSink | None, on_start: Callable[[], None]) -> None:
         self._execution = execution
         self._seconds = seconds
         self._out = out

@@ -9,7 +9,6 @@ columns of plain types become conditions of the statement that reads it from SQL
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from datetime import UTC, date, datetime
 from typing import Literal, NamedTuple
 
@@ -33,6 +32,7 @@ from tailrace.sql.analysis.tree import (
     NamedRelation,
     Parameter,
     Select,
+    parts_of,
     without_relabeling,
 )
 from tailrace.sql.analysis.types import INTEGERS, TEXTS
@@ -93,7 +93,7 @@ class SourceUse(NamedTuple):
 def uses_of(query: AnalyzedQuery, relations: Sequence[NamedRelation]) -> dict[int, SourceUse]:
     """Return what the query uses of each of its relations, by their numbers."""
     uses = {relation.number: SourceUse(set(), []) for relation in relations}
-    for node in _nodes(query):
+    for node in parts_of(query):
         if isinstance(node, ColumnReference):
             if node.relation in uses:
                 uses[node.relation].columns.add(node.column)
@@ -101,20 +101,6 @@ def uses_of(query: AnalyzedQuery, relations: Sequence[NamedRelation]) -> dict[in
             for numbers, term in _terms(node):
                 _note(term, numbers, uses)
     return uses
-
-
-def _nodes(root: object) -> Iterator[object]:
-    """Yield all parts of a query, with its subqueries."""
-    waiting = [root]
-    seen: set[int] = set()
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, list | tuple):
-            waiting.extend(node)
-        elif is_dataclass(node) and id(node) not in seen:
-            seen.add(id(node))
-            yield node
-            waiting.extend(getattr(node, field.name) for field in fields(node))
 
 
 def _terms(query: Select) -> Iterator[tuple[frozenset[int], Expression]]:

@@ -9,14 +9,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 
-from tailrace.model.errors import QueryLimitError, SqlError, TailraceError, UnsupportedSqlError
+from tailrace.model.errors import LimitExceededError, QueryLimitError, SqlError, TailraceError, UnsupportedSqlError
 from tailrace.model.limits import MIB, Limits
 from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
 from tailrace.sql.analysis.types import SqlType
-from tailrace.sql.duckdb.values import python_values
+from tailrace.sql.duckdb.values import expression_values, python_values
 from tailrace.sql.results import Result, ResultColumn, RowSink
 from tailrace.sql.select.topics import TopicRelation
 from tailrace.sql.select.worker_protocol import (
@@ -41,6 +42,7 @@ _WORKER = "tailrace.sql.select.worker"
 FEATURE_NOT_SUPPORTED = "0A000"
 _PAUSE_SECONDS = 0.00005
 _CHECK_SECONDS = 0.01
+_ROW_BYTES = 64
 _AHEAD_FROM = 4
 _AHEAD_BYTES = 16 * MIB
 _CELL_BYTES = 16
@@ -105,6 +107,15 @@ class WorkerProcess:
         `on_rows` gets the bytes of rows before they are kept, and may raise. `check` is called while the query runs, and may
         raise to stop it.
         """
+        batches = self.batches(text, relations, check)
+        if out is not None:
+            return stream_result(columns, types, batches, self._limits, out)
+        return read_result(columns, types, batches, self._limits, on_rows)
+
+    def batches(
+        self, text: str, relations: Mapping[str, Relation], check: Callable[[], None] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Run a query and yield its rows as they come; see `run`."""
         self._check = check
         schemas = {name: relation.schema.serialize().to_pybytes() for name, relation in relations.items()}
         copies = {name: copy for name, relation in relations.items() if (copy := getattr(relation, "copy", None)) is not None}
@@ -114,10 +125,8 @@ class WorkerProcess:
         if not isinstance(first, ResultSchema):
             raise self._unexpected(first)
         schema = pa.ipc.read_schema(pa.py_buffer(first.schema))
-        batches = (pa.ipc.read_record_batch(pa.py_buffer(carried), schema) for _, carried in messages)
-        if out is not None:
-            return stream_result(columns, types, batches, self._limits, out)
-        return read_result(columns, types, batches, self._limits, on_rows)
+        for _, carried in messages:
+            yield pa.ipc.read_record_batch(pa.py_buffer(carried), schema)
 
     def end_scans(self) -> None:
         """Release what the relations have read."""
@@ -340,9 +349,28 @@ def stream_result(
     return Result(columns, status=f"SELECT {out.row_count}")
 
 
-def _rows(batch: pa.RecordBatch, types: Sequence[SqlType]) -> list[tuple[object, ...]]:
+def read_source_rows(types: Sequence[SqlType], batches: Iterator[pa.RecordBatch], most_bytes: int) -> list[tuple[Any, ...]]:
+    """Return the rows of a query of a write, as values of expressions."""
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for batch in batches:
+        size += batch.nbytes + batch.num_rows * _ROW_BYTES
+        if size > most_bytes:
+            raise LimitExceededError(
+                f"the rows that the statement writes take more than {most_bytes} bytes, the most that a commit can hold"
+                " (frame_bytes); write fewer rows at a time"
+            )
+        rows += _rows(batch, types, expression_values)
+    return rows
+
+
+def _rows(
+    batch: pa.RecordBatch,
+    types: Sequence[SqlType],
+    convert: Callable[[pa.Array, SqlType], list[Any]] = python_values,
+) -> list[tuple[Any, ...]]:
     try:
-        cells = [python_values(column, kind) for column, kind in zip(batch.columns, types, strict=True)]
+        cells = [convert(column, kind) for column, kind in zip(batch.columns, types, strict=True)]
     except AnalysisError as error:
         if isinstance(error, UnsupportedError):
             raise UnsupportedSqlError(error.message) from None

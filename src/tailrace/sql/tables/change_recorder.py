@@ -1,27 +1,24 @@
 """Collects the change events of a group of transactions while their statements run.
 
-SQLite calls a hook with the images of each row that it changes. Events are encoded at once, so only what goes into the log is
-kept in memory. An update that changes the key is a delete and an insert.
+Plans tell it the images of each row that they change. Events are encoded at once, so only what goes into the log is kept in
+memory. An update that changes the key is a delete and an insert.
 
 While the snapshot of a route runs, a change of a row that it has not reached yet is marked as not for this route: the row will
 be read later, in its state at that time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import NamedTuple
 
 import apsw
 
 from tailrace.broker.tables.change_log import ChangeBatch
-from tailrace.model.errors import LimitExceededError, TailraceError
+from tailrace.model.errors import LimitExceededError
 from tailrace.model.ids import RouteId, TableId
 from tailrace.model.limits import MIB, Limits
 from tailrace.model.route import ChangeKind, Operation, RouteSnapshot
 from tailrace.model.table import Column, Table
 from tailrace.sql.tables.change_events import TableEvents
-from tailrace.sql.tables.constraints import RowChecks
 from tailrace.sql.tables.decimals import COLLATION, register_decimals
 from tailrace.sql.tables.values import StoredRow, StoredValue
 from tailrace.wire.records import fast_encode_batch
@@ -47,12 +44,7 @@ class RecorderSavepoint(NamedTuple):
 
 
 class ChangeRecorder:
-    def __init__(
-        self, events: Mapping[str, TableEvents], limits: Limits, checks: Mapping[str, RowChecks] = MappingProxyType({})
-    ) -> None:
-        """`events` and `checks` are keyed by the name of the table."""
-        self._by_name = events
-        self._checks = checks
+    def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._max_bytes = limits.frame_bytes - _FRAME_RESERVE_BYTES
         self._events: list[_Event] = []
@@ -62,8 +54,6 @@ class ChangeRecorder:
         self._tx = ""
         self._ts = 0
         self.size = 0
-        self.rejection: TailraceError | None = None
-        """Why the running statement must stop."""
 
     def __len__(self) -> int:
         return len(self._events)
@@ -74,43 +64,16 @@ class ChangeRecorder:
         self._ts = ts
         self._snapshots = snapshots
         self.size = 0
-        self.rejection = None
 
     def transaction(self, tx: str) -> RecorderSavepoint:
         """Start a transaction within the group."""
         self._tx = tx
         self._headers = {}
-        self.rejection = None
         return RecorderSavepoint(len(self._events), self.size)
 
     def back_to(self, mark: RecorderSavepoint) -> None:
         del self._events[mark.events :]
         self.size = mark.size
-
-    def hook(self, update: apsw.PreUpdate) -> None:
-        """Record a change. SQLite calls it before it changes a row."""
-        of = self._by_name.get(update.table_name)
-        if of is None or self.rejection is not None:
-            return
-        try:
-            op = update.op
-            if op != "DELETE" and of.table.checks:
-                self._checks[of.table.name].check(update.new, datetime.fromtimestamp(self._ts / 1000, UTC))  # type: ignore[arg-type]
-            if op == "INSERT":
-                self._add(of, "insert", None, update.new)
-            elif op == "DELETE":
-                self._add(of, "delete", update.old, None)
-            else:
-                old, new = update.old, update.new
-                if of.key_of(old) == of.key_of(new):  # type: ignore[arg-type]
-                    self._add(of, "update", old, new)
-                else:
-                    self._add(of, "delete", old, None)
-                    self._add(of, "insert", None, new)
-        except TailraceError as error:
-            # An error in a hook does not stop SQLite, but an interrupt does.
-            self.rejection = error
-            update.connection.interrupt()
 
     def changed(self, of: TableEvents, old: StoredRow | None, new: StoredRow | None) -> None:
         """Record the change of a row from one image to another; `None` is no row."""

@@ -151,7 +151,7 @@ class CheckpointTask:
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        recorder = ChangeRecorder(self._catalog.events, limits)
+        recorder = ChangeRecorder(limits)
         try:
             recorder.begin(now_ms, {})
             recorder.transaction("")

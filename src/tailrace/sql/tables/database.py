@@ -9,7 +9,6 @@ pragmas, extensions, internal tables. No text of a user reaches SQLite.
 
 import logging
 import re
-from collections.abc import Callable, Collection
 from contextlib import suppress
 
 import apsw
@@ -52,28 +51,6 @@ _LIKE_PATTERN_BYTES = 10_000
 _EXPRESSION_DEPTH = 200
 _PROGRAM_STEPS = 1_000_000
 _COMPOUND_SELECTS = 100
-
-_FORBIDDEN_FUNCTIONS = frozenset(
-    (
-        "load_extension",
-        "readfile",
-        "writefile",
-        "edit",
-        "fts3_tokenizer",
-        "fts5",
-        "randomblob",
-        "random",
-        "zeroblob",
-        "verify_checksum",
-    )
-)
-_TABLE_FUNCTIONS = frozenset(("json_each", "json_tree"))
-_READ = frozenset((apsw.SQLITE_SELECT, apsw.SQLITE_RECURSIVE))
-_WRITE = frozenset((apsw.SQLITE_INSERT, apsw.SQLITE_UPDATE, apsw.SQLITE_DELETE))
-_CONTROL = frozenset((apsw.SQLITE_TRANSACTION, apsw.SQLITE_SAVEPOINT))
-
-Authorizer = Callable[[int, str | None, str | None, str | None, str | None], int]
-
 
 _log = logging.getLogger(__name__)
 
@@ -157,23 +134,6 @@ def abandon(connection: apsw.Connection) -> None:
     with suppress(apsw.ConnectionClosedError):
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.close(True)
-
-
-def allow(names: Collection[str], *, writes: bool) -> Authorizer:
-    """Return an authorizer that lets statements read these tables, and with `writes` write to them. `names` may change."""
-
-    def authorize(action: int, first: str | None, second: str | None, database: str | None, trigger: str | None) -> int:
-        if action == apsw.SQLITE_READ:
-            # A CTE of which no column is read is reported as a table that does not exist.
-            is_cte = not second and not (first or "").lower().startswith(RESERVED_NAMES)
-            allowed = first in names or first in _TABLE_FUNCTIONS or not first or is_cte
-        elif action == apsw.SQLITE_FUNCTION:
-            allowed = second not in _FORBIDDEN_FUNCTIONS and not (second or "").startswith("sqlite_")
-        else:
-            allowed = action in _READ or (writes and (action in _CONTROL or (action in _WRITE and first in names)))
-        return apsw.SQLITE_OK if allowed else apsw.SQLITE_DENY
-
-    return authorize
 
 
 def quoted(name: str) -> str:

@@ -6,7 +6,7 @@ constant and the column decided on its value keep theirs: such a text is read as
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -22,6 +22,7 @@ from tailrace.sql.analysis.tree import Call, ColumnReference, CurrentTime, Expre
 from tailrace.sql.analysis.types import of_column
 from tailrace.sql.evaluation.evaluator import Evaluate, compile_expression
 from tailrace.sql.grammar.expressions import parse_tree
+from tailrace.sql.grammar.writes import kinds_in
 from tailrace.sql.statements import ExpressionText
 from tailrace.sql.tables.identities import IdentityNumbers
 from tailrace.sql.tables.values import StoredValue, stored
@@ -113,7 +114,7 @@ def is_volatile(column: Column) -> bool:
 def _compiled(column: Column) -> tuple[Evaluate, bool]:
     """Return a default as a function of a row that has the time alone, and whether it is the same for all rows."""
     node = parse_tree(ExpressionText(column.default or ""))
-    for kind in _kinds(node):
+    for kind in kinds_in(node):
         if kind in _REFUSED:
             raise UnsupportedSqlError(f"the default of column {column.name!r}: {_REFUSED[kind]}")
     try:
@@ -153,18 +154,6 @@ def _failure(error: AnalysisError, column: Column) -> SqlError:
 
 def _is_constant(expression: Expression) -> bool:
     return not any(isinstance(part, Call | CurrentTime) for part in expression.walk())
-
-
-def _kinds(tree: object) -> Iterator[str]:
-    """Yield the kinds of the nodes of a parse tree."""
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, dict):
-            yield from node
-            waiting.extend(node.values())
-        elif isinstance(node, list):
-            waiting.extend(node)
 
 
 class _TimeOnly:

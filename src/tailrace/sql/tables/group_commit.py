@@ -20,13 +20,10 @@ from collections.abc import Sequence
 
 from tailrace.broker.tables.change_log import ChangeBatch, ChangeLog
 from tailrace.model.clock import Clock
-from tailrace.model.errors import TailraceError
 from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import Limits
-from tailrace.sql.statements import Write
-from tailrace.sql.syntax_trees import columns_in, with_position
 from tailrace.sql.tables.jobs import JobQueue, JobReplies, TableJob, WriteJob
-from tailrace.sql.tables.programs import TimeSlice
+from tailrace.sql.tables.statement_guard import TimeSlice
 from tailrace.sql.tables.table_catalog import TableCatalog
 from tailrace.sql.tables.table_storage import TableStorage
 
@@ -128,13 +125,9 @@ class TableGroupCommit:
                     self._taken.remove(job)
                     self._queue.put_back(job)
                     return False
-            self._replies.reject([job], self._failure_of(job, connection.judged(error)))
+            self._replies.reject([job], self._storage.failure(connection.judged(error)))
             return False
         return True
-
-    def _failure_of(self, job: WriteJob, error: Exception) -> TailraceError:
-        trees = [statement.tree for statement in job.statements if isinstance(statement, Write)]
-        return with_position(self._storage.failure(error), trees, columns_in(trees, self._catalog.find))
 
     def _commit(self, jobs: list[WriteJob]) -> None:
         connection = self._storage.connection

@@ -6,11 +6,9 @@ plans of INSERT fill them in (`defaults`).
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from decimal import Decimal
 from itertools import count
 
 import msgspec
-from sqlglot import exp
 
 from tailrace.model.errors import LimitExceededError, ReservedTopicError, SqlError
 from tailrace.model.ids import TableId, TopicId
@@ -26,7 +24,6 @@ from tailrace.sql.tables.schema_versions import RowShape
 _RESERVED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 """The names of the extra columns of change feeds."""
 _NAME = re.compile(r"[^\x00-\x1f\"\\\ud800-\udfff]{1,128}")
-_LONG_NUMBER = 40
 _NO_KEYS = ("json", "list")
 _STORAGE = {
     "boolean": "INTEGER",
@@ -179,27 +176,3 @@ def rows_behind_sql(table: Table, *, is_first: bool) -> str:
     key = ", ".join(quoted(name) for name in table.primary_key)
     behind = "" if is_first else f" WHERE ({key}) > ({', '.join('?' * len(table.primary_key))})"
     return f"SELECT * FROM {quoted(table.name)}{behind} ORDER BY {key} LIMIT ?"  # noqa: S608
-
-
-def constant(tree: exp.Expr) -> object:
-    """Return the value of a literal. Numbers stay exact, because the column decides on their type."""
-    match tree:
-        case exp.Literal():
-            return tree.name if tree.is_string else _number(tree.name)
-        case exp.Neg(this=exp.Literal() as literal) if not literal.is_string:
-            return _number(f"-{literal.name}")
-        case exp.Boolean():
-            return bool(tree.this)
-        case exp.Null():
-            return None
-        case exp.HexString():
-            return bytes.fromhex(tree.name)
-        case exp.Paren() | exp.Cast():
-            return constant(tree.this)
-        case exp.Array():
-            return [constant(item) for item in tree.expressions]
-    raise SqlError(f"{tree.sql()} is not a constant; use a number, a string, TRUE, FALSE or NULL")
-
-
-def _number(text: str) -> int | Decimal:
-    return int(text) if text.lstrip("-").isdigit() and len(text) < _LONG_NUMBER else Decimal(text)

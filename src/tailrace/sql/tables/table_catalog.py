@@ -1,25 +1,21 @@
-"""What all connections to the tables share: definitions, encoders of change events, and compiled programs.
+"""What all connections to the tables share: definitions, encoders of change events, defaults, and programs.
 
 The readers' threads look up entries while the writer's thread adds and removes tables; only the latter iterates over them.
 """
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from sqlglot import exp
-
-from tailrace.model.errors import OverloadedError
 from tailrace.model.limits import KIB, Limits
-from tailrace.model.table import Column, ColumnType, Table
+from tailrace.model.table import Table
 from tailrace.sql.statements import Write
 from tailrace.sql.tables.change_events import TableEvents
-from tailrace.sql.tables.compile import program_of
 from tailrace.sql.tables.constraints import RowChecks
 from tailrace.sql.tables.defaults import TableDefaults
 from tailrace.sql.tables.identities import IdentityNumbers
-from tailrace.sql.tables.planned_writes import PlanCache, PlannedWrite
-from tailrace.sql.tables.programs import CompiledStatement, Program
+from tailrace.sql.tables.planned_writes import PlanCache, PlannedWrite, Program, program_of
 
 _CACHED_PROGRAMS = 512
 _CACHED_CHARACTERS = 4 * KIB
@@ -38,11 +34,7 @@ class TableCatalog:
         """Encoders of events by the name of the table."""
         self.defaults: dict[str, TableDefaults] = {}
         """Defaults of columns by the name of the table."""
-        self.columns: dict[tuple[str, str], Column] = {}
-        """Columns by the names of table and column."""
-        self.types: dict[str, ColumnType] = {}
-        """The types that statements cast to, by name."""
-        self._programs: OrderedDict[int, tuple[exp.Expr, Program]] = OrderedDict()
+        self._programs: OrderedDict[int, tuple[Mapping[str, Any], Program]] = OrderedDict()
         self._plans: OrderedDict[int, tuple[PlannedWrite, PlanCache]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -54,7 +46,6 @@ class TableCatalog:
             self.events[table.name] = TableEvents(table, self._limits)
             self.defaults[table.name] = TableDefaults(table, self.numbers)
             self.checks[table.name] = RowChecks(table)
-            self.columns.update({(table.name, column.name): column for column in table.columns})
             self._tables[table.name.lower()] = table
         self._clear_programs()
 
@@ -64,27 +55,21 @@ class TableCatalog:
         self.defaults.pop(table.name, None)
         self.checks.pop(table.name, None)
         self.numbers.forget(table)
-        for column in table.columns:
-            self.columns.pop((table.name, column.name), None)
         self._clear_programs()
 
     def replace(self, table: Table, altered: Table) -> None:
         """Replace a table by what ALTER TABLE made of it."""
-        for column in table.columns:
-            self.columns.pop((table.name, column.name), None)
         self.add([altered])
 
     def program(self, statement: Write) -> Program:
         """Return the program of a statement, cached by its tree, which requests with the same text share."""
-        if statement.compiled is not None:
-            return self._checked(statement.compiled)
         tree = statement.tree
         with self._lock:
             known = self._programs.get(id(tree))
             if known is not None:
                 self._programs.move_to_end(id(tree))
                 return known[1]
-        program = program_of(statement, self.find, self.types)
+        program = program_of(statement, self.find)
         if len(statement.text) > _CACHED_CHARACTERS:
             return program
         with self._lock:
@@ -103,15 +88,6 @@ class TableCatalog:
             if len(self._plans) > _CACHED_PROGRAMS:
                 self._plans.popitem(last=False)
         return found[1]
-
-    def _checked(self, compiled: CompiledStatement) -> Program:
-        for table in compiled.tables:
-            if self.find(table.name) != table:
-                raise OverloadedError(
-                    f"table {table.name!r} was replaced while the statement was parsed; send the statement again"
-                )
-        self.types.update(compiled.types)
-        return compiled.program
 
     def _clear_programs(self) -> None:
         with self._lock:

@@ -371,46 +371,8 @@ def stored(value: object, column: Column) -> StoredValue:
     return kept
 
 
-def stored_column(values: Sequence[Any], column: Column) -> Sequence[StoredValue]:
-    """Return many values in the stored form of a column.
-
-    Fast path of `stored`: values that all have the right Python type are checked together.
-    `tests/unit/sql/tables/test_values.py` holds both equal.
-    """
-    present = values
-    if column.nullable and None in values:
-        present = [value for value in values if value is not None]
-    if _all_fit(present, column.type):
-        return values
-    if column.type.kind == "double" and present is values:
-        doubles = _doubles(values)
-        if doubles is not None:
-            return doubles
-    return [stored(value, column) for value in values]
-
-
-def bound(value: object) -> StoredValue:
-    """Return a parameter as SQLite accepts it where no column determines its type."""
-    match value:
-        case None | int() | float() | str() | bytes():
-            return int(value) if isinstance(value, bool) else value
-        case Decimal():
-            return format(value, "f")
-        case datetime():
-            return timestamp_text(value)
-        case time():
-            return value.isoformat(timespec="microseconds")
-        case date() | UUID():
-            return str(value)
-        case list() | tuple() | dict():
-            return msgspec.json.encode(value).decode()
-    raise SqlError(
-        f"a parameter can't be a {type(value).__name__}; use a type that JSON has, or bytes, a date, a time, a UUID or a"
-        " Decimal"
-    )
-
-
-def _all_fit(values: Sequence[Any], type_: ColumnType) -> bool:
+def all_fit(values: Sequence[Any], type_: ColumnType) -> bool:
+    """Return whether values are in the stored form of a type as they are."""
     kinds, kind = set(map(type, values)), type_.kind
     if kind == "text":
         is_short = type_.length is None or max(map(len, values), default=0) <= type_.length
@@ -423,7 +385,7 @@ def _all_fit(values: Sequence[Any], type_: ColumnType) -> bool:
     return False
 
 
-def _doubles(values: Sequence[Any]) -> list[float] | None:
+def doubles_of(values: Sequence[Any]) -> list[float] | None:
     """Return numbers of any kind as doubles, or `None` if one of them can't be converted."""
     if not set(map(type, values)) <= {int, float, Decimal}:
         return None
@@ -431,4 +393,7 @@ def _doubles(values: Sequence[Any]) -> list[float] | None:
         doubles = list(map(float, values))
     except OverflowError:
         return None
-    return doubles if all(map(math.isfinite, doubles)) else None
+    # A number that is too small for a double is refused, so zeros are looked at one by one.
+    return (
+        doubles if all(map(math.isfinite, doubles)) and (0.0 not in doubles or Decimal not in set(map(type, values))) else None
+    )

@@ -1,24 +1,23 @@
 """Plans of INSERT, UPDATE and DELETE: what is computed in Python, and which rows SQLite gets, finds, puts and deletes.
 
 A plan is made once for a statement and runs many times. SQLite only keeps rows: it finds them by the conditions that it decides
-as PostgreSQL does (`pushdown`), and everything else is evaluated row by row. The images of each changed row go to the recorder
-as they are written, so that no hook of SQLite is needed.
+as PostgreSQL does (`pushdown`), and everything else is evaluated row by row. What needs other rows, such as a subquery, is
+computed by queries first, over the rows as they were before the statement. The images of each changed row go to the recorder as
+they are written.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import apsw
-import msgspec
 
-from tailrace.model.errors import LimitExceededError
-from tailrace.model.table import ColumnType, Table
+from tailrace.model.errors import LimitExceededError, invariant
+from tailrace.model.table import Table
 from tailrace.sql.analysis.errors import CARDINALITY_VIOLATION, UnsupportedError
-from tailrace.sql.analysis.interval_texts import interval_text
-from tailrace.sql.analysis.tree import ColumnReference, Expression
+from tailrace.sql.analysis.tree import AnalyzedQuery
 from tailrace.sql.analysis.types import SqlType, to_column
-from tailrace.sql.analysis.writes import AnalyzedDelete, AnalyzedInsert, AnalyzedUpdate, AnalyzedWrite, Assignment
+from tailrace.sql.analysis.write_tree import AnalyzedDelete, AnalyzedInsert, AnalyzedUpdate, AnalyzedWrite, Assignment
 from tailrace.sql.evaluation.evaluator import Evaluate, compile_expression
 from tailrace.sql.evaluation.functions import EvaluationError
 from tailrace.sql.results import ResultColumn
@@ -27,9 +26,13 @@ from tailrace.sql.tables.change_recorder import ChangeRecorder
 from tailrace.sql.tables.constraints import ConflictSearch, violation
 from tailrace.sql.tables.database import quoted
 from tailrace.sql.tables.defaults import TableDefaults
+from tailrace.sql.tables.plan_rows import RowPlaces, TableColumns, result_converter
 from tailrace.sql.tables.pushdown import UnorderedValueError, pushed_conditions
 from tailrace.sql.tables.schema import delete_sql, insert_sql
-from tailrace.sql.tables.values import StoredRow, StoredValue, codec_of, shortest_real, stored
+from tailrace.sql.tables.values import StoredRow, StoredValue, stored
+
+QueryRole = Literal["query", "computed"]
+"""The rows that an INSERT inserts, or what a statement needs of other rows; see `AnalyzedWrite`."""
 
 _CHECK_EVERY_ROWS = 256
 _ROW_BYTES = 64
@@ -39,6 +42,10 @@ class WriteOutcome(NamedTuple):
     affected: int
     rows: list[tuple[object, ...]]
     """What RETURNING returned."""
+
+
+ReadQuery = Callable[[AnalyzedQuery, QueryRole], list[tuple[Any, ...]]]
+"""Returns the rows of a query of the statement."""
 
 
 class WriteContext(NamedTuple):
@@ -54,6 +61,7 @@ class WriteContext(NamedTuple):
     """Raises if the statement must stop. Called every few rows."""
     max_bytes: int
     """The most bytes of rows that a statement may find."""
+    read: ReadQuery
 
 
 class WritePlan:
@@ -62,18 +70,19 @@ class WritePlan:
     def __init__(self, write: AnalyzedWrite, table: Table) -> None:
         self.kind = _KINDS[type(write)]
         self.table = table
-        self._rows = _TableColumns(table)
+        self._computed = write.computed
+        self._rows = TableColumns(table)
         self._returning: Sequence[tuple[Evaluate, Callable[[Any], object]]] = ()
         self.columns: Sequence[ResultColumn] = ()
         self.types: Sequence[SqlType] = [one.expression.type for one in write.returning]
         if write.returning:
             width = len(table.columns)
             current = 0 if isinstance(write, AnalyzedDelete) else width
-            layout = _Layout(table, {write.target: current, write.old: 0, write.new: width})
+            places = RowPlaces(table, write, {write.target: current, write.old: 0, write.new: width})
             self._returning = [
-                (compile_expression(one.expression, layout), result_converter(one.expression.type)) for one in write.returning
+                (compile_expression(one.expression, places), result_converter(one.expression.type)) for one in write.returning
             ]
-            self._load = self._rows.loader(layout.used)
+            self._load = self._rows.loader(places.used)
             self.columns = [ResultColumn(one.name, to_column(one.expression.type)) for one in write.returning]
 
     def run(self, context: WriteContext, parameters: Sequence[object], now: datetime) -> WriteOutcome:
@@ -91,28 +100,30 @@ class WritePlan:
 class InsertPlan(WritePlan):
     def __init__(self, write: AnalyzedInsert, table: Table) -> None:
         super().__init__(write, table)
-        if write.query is not None:
-            raise UnsupportedError("INSERT ... SELECT is not planned here")
-        places = [self._rows.places[name] for name in write.columns]
-        layout = _Layout(table, {}, width=0)
+        columns = [self._rows.places[name] for name in write.columns]
+        self._query = write.query
+        query = (0, 0) if write.query is None else (write.query_number, len(write.query.types))
+        places = RowPlaces(table, write, {}, query)
         self._values = [
-            [(at, None if value is None else compile_expression(value, layout)) for at, value in zip(places, row, strict=True)]
-            for row in write.rows
+            [(at, None if value is None else compile_expression(value, places)) for at, value in zip(columns, row, strict=True)]
+            for row in ([write.casts] if write.query is not None else write.rows)
         ]
-        self._missing = [at for at in range(len(table.columns)) if at not in places]
+        self._missing = [at for at in range(len(table.columns)) if at not in columns]
         self._conflict = write.conflict
-        self._insert_sql = insert_sql(table)
         if write.conflict is not None:
-            width = len(table.columns)
-            both = _Layout(table, {write.target: 0, write.conflict.excluded: width}, width=2 * width)
+            both = RowPlaces(table, write, {write.target: 0, write.conflict.excluded: len(table.columns)})
             self._change = _RowChange(write.conflict.assignments, table, self._rows, both)
             self._arbiters = ConflictSearch(table, write.conflict.columns)
             self._where = None if write.conflict.where is None else compile_expression(write.conflict.where, both)
             self._load_both = self._rows.loader(both.used)
 
     def run(self, context: WriteContext, parameters: Sequence[object], now: datetime) -> WriteOutcome:
-        tail = (*parameters, now)
-        rows = [self._row(context, values, tail) for values in self._values]
+        computed = () if self._computed is None else context.read(self._computed, "computed")[0]
+        tail = (*computed, *parameters, now)
+        rows = list(self._new_rows(context, tail))
+        if self._conflict is None and not self._returning:
+            insert_rows(context, insert_sql(self.table), rows)
+            return WriteOutcome(len(rows), [])
         returned: list[tuple[object, ...]] = []
         affected = 0
         seen: set[StoredRow] = set()
@@ -140,72 +151,105 @@ class InsertPlan(WritePlan):
                 else:
                     seen.add(key)
             if old is None:
-                self._insert(context, new)
+                insert_rows(context, insert_sql(self.table), [new])
             affected += 1
             self._returned(old, new, tail, returned)
         return WriteOutcome(affected, returned)
 
+    def _new_rows(self, context: WriteContext, tail: tuple[Any, ...]) -> Iterator[tuple[StoredValue, ...]]:
+        if self._query is None:
+            yield from (self._row(context, values, tail) for values in self._values)
+            return
+        (values,) = self._values
+        for number, found in enumerate(context.read(self._query, "query"), 1):
+            if number % _CHECK_EVERY_ROWS == 0:
+                context.check()
+            yield self._row(context, values, (*found, *tail))
+
     def _row(
-        self, context: WriteContext, values: Sequence[tuple[int, Evaluate | None]], tail: Sequence[Any]
+        self, context: WriteContext, values: Sequence[tuple[int, Evaluate | None]], given: Sequence[Any]
     ) -> tuple[StoredValue, ...]:
         row: list[StoredValue] = [None] * len(self.table.columns)
         for at, evaluate in values:
             column = self.table.columns[at]
-            row[at] = context.defaults.of(at, tail[-1]) if evaluate is None else stored(evaluate(tail), column)
+            row[at] = context.defaults.of(at, given[-1]) if evaluate is None else stored(evaluate(given), column)
         for at in self._missing:
-            row[at] = context.defaults.of(at, tail[-1])
+            row[at] = context.defaults.of(at, given[-1])
         return tuple(row)
 
-    def _insert(self, context: WriteContext, new: tuple[StoredValue, ...]) -> None:
-        context.check_rows([new])
-        try:
-            context.connection.execute(self._insert_sql, new)
-        except apsw.ConstraintError as error:
-            raise violation(error, self.table, new) from None
-        context.recorder.changed(context.events, None, new)
+
+class _FoundRow(NamedTuple):
+    """A row that is to be changed, with what a query has computed for it."""
+
+    row: StoredRow
+    computed: tuple[Any, ...] = ()
 
 
-class UpdatePlan(WritePlan):
+class _ChangePlan(WritePlan):
+    """Finds rows and changes them."""
+
+    def __init__(self, write: AnalyzedUpdate | AnalyzedDelete, table: Table) -> None:
+        super().__init__(write, table)
+        self._search = _Search(write, table, self._rows)
+        keys = [column for column in table.columns if column.name in table.primary_key]
+        self._keys = sorted(enumerate(keys), key=lambda key: table.primary_key.index(key[1].name))
+
+    def run(self, context: WriteContext, parameters: Sequence[object], now: datetime) -> WriteOutcome:
+        tail = (*parameters, now)
+        returned: list[tuple[object, ...]] = []
+        found = self._search.find(context, tail) if self._computed is None else self._computed_rows(context)
+        for number, (old, computed) in enumerate(found, 1):
+            if number % _CHECK_EVERY_ROWS == 0:
+                context.check()
+            whole = (*computed, *tail)
+            self._returned(old, self._changed(context, old, whole), whole, returned)
+        return WriteOutcome(len(found), returned)
+
+    def _changed(self, context: WriteContext, old: StoredRow, tail: Sequence[Any]) -> StoredRow | None:
+        """Change a row, and return its new image."""
+        raise NotImplementedError
+
+    def _computed_rows(self, context: WriteContext) -> list[_FoundRow]:
+        """Return the rows that a query has found, each once: of several rows that it joins with, the first counts."""
+        invariant(self._computed is not None, "a plan without a query has nothing to compute")
+        found: dict[StoredRow, _FoundRow] = {}
+        size = _RowsSize(context.max_bytes)
+        for number, computed in enumerate(context.read(self._computed, "computed"), 1):  # type: ignore[arg-type]
+            if number % _CHECK_EVERY_ROWS == 0:
+                context.check()
+            key = tuple(stored(computed[at], column) for at, column in self._keys)
+            if key in found:
+                continue
+            old = self._rows.get(context.connection, key)
+            if old is not None:
+                size.add(old)
+                found[key] = _FoundRow(old, computed)
+        return list(found.values())
+
+
+class UpdatePlan(_ChangePlan):
     def __init__(self, write: AnalyzedUpdate, table: Table) -> None:
         super().__init__(write, table)
-        self._search = _Search(write.where, table, write.target, self._rows)
-        layout = _Layout(table, {write.target: 0})
-        self._change = _RowChange(write.assignments, table, self._rows, layout)
-        self._load_old = self._rows.loader(layout.used)
+        places = RowPlaces(table, write, {write.target: 0})
+        self._change = _RowChange(write.assignments, table, self._rows, places)
+        self._load_old = self._rows.loader(places.used)
 
-    def run(self, context: WriteContext, parameters: Sequence[object], now: datetime) -> WriteOutcome:
-        tail = (*parameters, now)
-        returned: list[tuple[object, ...]] = []
-        found = self._search.find(context, tail)
-        for number, old in enumerate(found, 1):
-            if number % _CHECK_EVERY_ROWS == 0:
-                context.check()
-            new = self._change.run(context, old, [*self._load_old(old), *tail])
-            self._returned(old, new, tail, returned)
-        return WriteOutcome(len(found), returned)
+    def _changed(self, context: WriteContext, old: StoredRow, tail: Sequence[Any]) -> StoredRow:
+        return self._change.run(context, old, [*self._load_old(old), *tail])
 
 
-class DeletePlan(WritePlan):
+class DeletePlan(_ChangePlan):
     def __init__(self, write: AnalyzedDelete, table: Table) -> None:
         super().__init__(write, table)
-        self._search = _Search(write.where, table, write.target, self._rows)
         self._delete_sql = delete_sql(table)
 
-    def run(self, context: WriteContext, parameters: Sequence[object], now: datetime) -> WriteOutcome:
-        tail = (*parameters, now)
-        returned: list[tuple[object, ...]] = []
-        found = self._search.find(context, tail)
-        for number, old in enumerate(found, 1):
-            if number % _CHECK_EVERY_ROWS == 0:
-                context.check()
-            context.connection.execute(self._delete_sql, tuple(context.events.key_of(old)))
-            context.recorder.changed(context.events, old, None)
-            self._returned(old, None, tail, returned)
-        return WriteOutcome(len(found), returned)
+    def _changed(self, context: WriteContext, old: StoredRow, tail: Sequence[Any]) -> None:
+        context.connection.execute(self._delete_sql, tuple(context.events.key_of(old)))
+        context.recorder.changed(context.events, old, None)
 
 
 def plan_write(write: AnalyzedWrite, table: Table) -> WritePlan:
-    """Return the plan of a statement. Raises `UnsupportedError` for what only a query engine can compute."""
+    """Return the plan of a statement. Raises `UnsupportedError` for what can't be evaluated row by row."""
     match write:
         case AnalyzedInsert():
             return InsertPlan(write, table)
@@ -216,68 +260,25 @@ def plan_write(write: AnalyzedWrite, table: Table) -> WritePlan:
     raise UnsupportedError("this statement can't write to a table")
 
 
-class _Layout:
-    """A row with columns of one or more relations, then the parameters and the time of the statement."""
-
-    def __init__(self, table: Table, starts: Mapping[int, int], width: int | None = None) -> None:
-        self._places = {column.name: at for at, column in enumerate(table.columns)}
-        self._starts = starts
-        self.used: set[str] = set()
-        """The columns that expressions refer to."""
-        self._width = max(starts.values(), default=0) + len(table.columns) if width is None else width
-
-    def column(self, reference: ColumnReference) -> int:
-        self.used.add(reference.column)
-        return self._starts[reference.relation] + self._places[reference.column]
-
-    def parameter(self, number: int) -> int:
-        return self._width + number - 1
-
-    def now(self) -> int:
-        # The number of parameters is not known here, but the time is the last item.
-        return -1
-
-
-class _TableColumns:
-    """Converts rows between their stored form and the values of expressions, and gets rows by their key."""
-
-    def __init__(self, table: Table) -> None:
-        self.places = {column.name: at for at, column in enumerate(table.columns)}
-        self._loads = {column.name: (at, load) for at, column in enumerate(table.columns) if (load := _load(column.type))}
-        self._nulls = [None] * len(table.columns)
-        key = " AND ".join(f"{quoted(name)} = ?" for name in table.primary_key)
-        self._get_sql = f"SELECT * FROM {quoted(table.name)} WHERE {key}"  # noqa: S608
-
-    def loader(self, used: Collection[str]) -> Callable[[StoredRow | None], list[Any]]:
-        """Return a function that returns the values of a row, or nulls for no row. Only the columns in use are converted."""
-        loads = [one for name, one in self._loads.items() if name in used]
-
-        def load(row: StoredRow | None) -> list[Any]:
-            if row is None:
-                return self._nulls
-            values: list[Any] = list(row)
-            for at, convert in loads:
-                if values[at] is not None:
-                    values[at] = convert(values[at])
-            return values
-
-        return load
-
-    def get(self, connection: apsw.Connection, key: tuple[StoredValue, ...]) -> StoredRow | None:
-        return next(iter(connection.execute(self._get_sql, key)), None)
-
-
-def _load(column_type: ColumnType) -> Callable[[Any], Any] | None:
-    # The text of JSON is its value in expressions.
-    if column_type.kind in ("smallint", "integer", "bigint", "double", "real", "text", "char", "bytes", "json"):
-        return None
-    return codec_of(column_type).load
+def insert_rows(context: WriteContext, sql: str, rows: Sequence[StoredRow]) -> None:
+    """Insert rows as they are, and record them. Raises `ConstraintError` with the number of the row that breaks a rule."""
+    connection = context.connection
+    context.check_rows(rows)
+    context.recorder.inserted(context.events, rows)
+    before = connection.total_changes()
+    try:
+        connection.executemany(sql, rows)
+    except apsw.ConstraintError as why:
+        number = connection.total_changes() - before
+        error = violation(why, context.events.table, rows[number])
+        error.row = number
+        raise error from None
 
 
 class _RowChange:
     """Computes the new values of a row, and replaces it."""
 
-    def __init__(self, assignments: Sequence[Assignment], table: Table, rows: _TableColumns, layout: _Layout) -> None:
+    def __init__(self, assignments: Sequence[Assignment], table: Table, rows: TableColumns, layout: RowPlaces) -> None:
         self._table = table
         self._assigned = [
             (rows.places[one.column], None if one.value is None else compile_expression(one.value, layout))
@@ -312,21 +313,38 @@ class _RowChange:
         return row
 
 
+class _RowsSize:
+    """Limits the bytes of the rows that a statement finds."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._size = 0
+
+    def add(self, row: StoredRow) -> None:
+        self._size += _ROW_BYTES + sum(len(cell) for cell in row if isinstance(cell, (str, bytes)))
+        if self._size > self._most:
+            raise LimitExceededError(
+                f"the rows that the statement changes take more than {self._most} bytes, the most that a commit can hold"
+                " (frame_bytes); change fewer rows at a time"
+            )
+
+
 class _Search:
     """Finds the rows that a condition is true for."""
 
-    def __init__(self, where: Expression | None, table: Table, target: int, rows: _TableColumns) -> None:
-        pushed, is_whole = pushed_conditions(where, table, target)
+    def __init__(self, write: AnalyzedUpdate | AnalyzedDelete, table: Table, rows: TableColumns) -> None:
+        where = write.where
+        pushed, is_whole = pushed_conditions(where, table, write.target)
         self._all_sql = f"SELECT * FROM {quoted(table.name)}"  # noqa: S608
         self._sql = f"{self._all_sql} WHERE {' AND '.join(one.sql for one in pushed)}" if pushed else self._all_sql
-        constants = _Layout(table, {}, width=0)
+        constants = RowPlaces(table, write, {})
         self._bound = [(compile_expression(value, constants), store) for one in pushed for value, store in one.values]
-        layout = _Layout(table, {target: 0})
-        self._where = None if where is None else compile_expression(where, layout)
-        self._load = rows.loader(layout.used)
+        places = RowPlaces(table, write, {write.target: 0})
+        self._where = None if where is None else compile_expression(where, places)
+        self._load = rows.loader(places.used)
         self._is_whole = is_whole
 
-    def find(self, context: WriteContext, tail: Sequence[object]) -> list[StoredRow]:
+    def find(self, context: WriteContext, tail: Sequence[object]) -> list[_FoundRow]:
         """Return the rows. All are found before the first is changed, so that none is met twice."""
         sql, is_whole = self._sql, self._is_whole
         bound: tuple[StoredValue, ...] = ()
@@ -336,45 +354,15 @@ class _Search:
         except UnorderedValueError:
             sql, is_whole = self._all_sql, False
         where = None if is_whole else self._where
-        found: list[StoredRow] = []
-        size = 0
+        found: list[_FoundRow] = []
+        size = _RowsSize(context.max_bytes)
         for number, row in enumerate(context.connection.execute(sql, bound), 1):
             if number % _CHECK_EVERY_ROWS == 0:
                 context.check()
-            if where is not None and not where([*self._load(row), *tail]):
-                continue
-            found.append(row)
-            size += _ROW_BYTES + sum(len(cell) for cell in row if isinstance(cell, (str, bytes)))
-            if size > context.max_bytes:
-                raise LimitExceededError(
-                    f"the rows that the statement changes take more than {context.max_bytes} bytes, the most that a commit can"
-                    " hold (frame_bytes); change fewer rows at a time"
-                )
+            if where is None or where([*self._load(row), *tail]):
+                size.add(row)
+                found.append(_FoundRow(row))
         return found
-
-
-def result_converter(sql_type: SqlType) -> Callable[[Any], object]:
-    """Return a function that makes a value of `Result` of a value of an expression."""
-    convert = _converter(sql_type)
-    return _unchanged if convert is None else lambda value: None if value is None else convert(value)
-
-
-def _converter(sql_type: SqlType) -> Callable[[Any], object] | None:
-    if sql_type.is_array:
-        inner = _converter(sql_type.element)
-        return None if inner is None else lambda items: [None if item is None else inner(item) for item in items]
-    match sql_type.name:
-        case "json" | "jsonb":
-            return msgspec.json.decode
-        case "float4":
-            return shortest_real
-        case "interval":
-            return interval_text
-    return None
-
-
-def _unchanged(value: Any) -> object:
-    return value
 
 
 _KINDS: dict[type[AnalyzedWrite], str] = {AnalyzedInsert: "insert", AnalyzedUpdate: "update", AnalyzedDelete: "delete"}

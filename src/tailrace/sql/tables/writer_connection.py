@@ -6,7 +6,7 @@ Everything here runs in the writer's thread.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 import msgspec
@@ -17,40 +17,31 @@ from tailrace.model.ids import Offset, TableId
 from tailrace.model.limits import Limits
 from tailrace.model.route import RouteSnapshot
 from tailrace.model.table import Table
-from tailrace.sql.analysis.errors import AnalysisError
-from tailrace.sql.parameters import Parameters, is_many
+from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
+from tailrace.sql.analysis.tree import AnalyzedQuery
+from tailrace.sql.parameters import Parameters, in_order, is_many
 from tailrace.sql.results import Result
 from tailrace.sql.statements import TruncateStatement, Write
 from tailrace.sql.tables.alter import AlteredTable
+from tailrace.sql.tables.assignments import parameter_value
 from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.change_recorder import ChangeRecorder
 from tailrace.sql.tables.columnar_copies import ColumnarCopies
 from tailrace.sql.tables.constraints import RowChecks, violation
-from tailrace.sql.tables.database import abandon, allow, open_writer
-from tailrace.sql.tables.functions import register_functions
+from tailrace.sql.tables.database import abandon, open_writer
+from tailrace.sql.tables.decimals import register_decimals
 from tailrace.sql.tables.indexes import drop_other_indexes, ensure_indexes
 from tailrace.sql.tables.jobs import TableStatement, WriteJob
-from tailrace.sql.tables.planned_writes import PlannedWrite, failure_at, parameter_value
-from tailrace.sql.tables.programs import (
-    FetchedRows,
-    InsertRows,
-    Program,
-    SqliteStatement,
-    StatementGuard,
-    TimeSlice,
-    fetch,
-    result_of,
-    rows_to_store,
-    value_for,
-    values_for,
-)
+from tailrace.sql.tables.plain_inserts import PlainInsert
+from tailrace.sql.tables.planned_writes import PlannedWrite, Program, failure_at
 from tailrace.sql.tables.readers import StoredRows, check_versions, read_parts
 from tailrace.sql.tables.rows import TableLog, TableRows
 from tailrace.sql.tables.schema import delete_all_sql, rows_sql
+from tailrace.sql.tables.statement_guard import StatementGuard, TimeSlice
 from tailrace.sql.tables.table_catalog import TableCatalog
 from tailrace.sql.tables.table_file import TableFile, check_sealed, judged
 from tailrace.sql.tables.values import StoredValue
-from tailrace.sql.tables.write_plans import WriteContext, WritePlan
+from tailrace.sql.tables.write_plans import QueryRole, WriteContext, WritePlan, insert_rows, plan_write
 
 _SAVEPOINT = "client"
 _CHECKPOINT_PAGES = 4096
@@ -68,10 +59,7 @@ class _PreparedStatement(NamedTuple):
     @property
     def is_single(self) -> bool:
         """Whether SQLite runs it in one step."""
-        if isinstance(self.program, PlannedWrite) or isinstance(self.statement, TruncateStatement):
-            return False
-        rows = len(self.program.rows) if isinstance(self.program, InsertRows) else 1
-        return rows * len(self.given) == 1
+        return isinstance(self.program, PlainInsert) and len(self.program.rows) * len(self.given) == 1
 
 
 class WriterConnection:
@@ -81,19 +69,14 @@ class WriterConnection:
         self._copies = copies
         self._limits = limits
         connection = self._connection = open_writer(file, limits)
+        register_decimals(connection)
         self._rows = TableRows(connection)
         self._guard = StatementGuard(connection, clock, limits)
-        register_functions(connection, catalog.columns, catalog.types, self._guard.now_ms)
-        self.recorder = ChangeRecorder(catalog.events, limits, catalog.checks)
+        self.recorder = ChangeRecorder(limits)
         self._reached: dict[TableId, Offset] = {}
         self._durable: dict[TableId, Offset] | None = None
         self._wal_pages = 0
         connection.set_wal_hook(self._grown)
-        self._is_internal = True
-        """Whether the next statement is an internal one, which may do anything."""
-        authorize = allow(catalog.events, writes=True)
-        connection.authorizer = lambda *action: apsw.SQLITE_OK if self._is_internal else authorize(*action)
-        connection.preupdate_hook(self.recorder.hook)
 
     @property
     def is_open(self) -> bool:
@@ -101,7 +84,7 @@ class WriterConnection:
         return self._connection.in_transaction
 
     def begin(self, ts: int, snapshots: Mapping[TableId, Sequence[RouteSnapshot]]) -> None:
-        self._execute_internal("BEGIN IMMEDIATE")
+        self._execute("BEGIN IMMEDIATE")
         # What is left is of a group that was rolled back.
         self._catalog.numbers.undo_restarts(0)
         self.recorder.begin(ts, snapshots)
@@ -109,7 +92,7 @@ class WriterConnection:
     def commit(self, reached: Mapping[TableId, Offset]) -> None:
         self._rows.reached(reached)
         with self._copies.committing(self.recorder.changed_keys):
-            self._execute_internal("COMMIT")
+            self._execute("COMMIT")
         self._reached.update(reached)
 
     @property
@@ -133,35 +116,32 @@ class WriterConnection:
         if self._connection.in_transaction:
             # Copies may be made again: the rows are as they were.
             with self._copies.committing(lambda _: ()):
-                self._execute_internal("ROLLBACK")
+                self._execute("ROLLBACK")
 
     def bring_up(self, log: TableLog) -> int:
         """Apply what the log has beyond the tables, in one transaction, and return the number of changes."""
-        self._connection.preupdate_hook(None)
         try:
-            self._execute_internal("BEGIN IMMEDIATE")
+            self._execute("BEGIN IMMEDIATE")
             applied = self._rows.bring_up(self._catalog.events.values(), log)
             check_sealed(self._connection)
             with self._copies.committing(lambda _: None):
-                self._execute_internal("COMMIT")
+                self._execute("COMMIT")
             self._reached = self._rows.offsets()
         except BaseException:
             self.roll_back()
             raise
-        finally:
-            self._connection.preupdate_hook(self.recorder.hook)
         return applied
 
     def try_out(self, table: Table) -> None:
         """Create a table and roll that back, because a table that is in the log can't be rejected any more."""
         TableEvents(table, self._limits)
-        self._execute_internal("BEGIN IMMEDIATE")
+        self._execute("BEGIN IMMEDIATE")
         self._rows.create(table)
         ensure_indexes(self._connection, table)
-        self._execute_internal("ROLLBACK")
+        self._execute("ROLLBACK")
 
     def change_schema(self, table: Table, drops: tuple[TableId, str] | None) -> None:
-        self._execute_internal("BEGIN IMMEDIATE")
+        self._execute("BEGIN IMMEDIATE")
         if drops is not None:
             self._copies.forget(drops[0])
             self._rows.drop(*drops)
@@ -169,13 +149,12 @@ class WriterConnection:
             self._rows.create(table)
             ensure_indexes(self._connection, table)
         with self._copies.committing(lambda _: ()):
-            self._execute_internal("COMMIT")
+            self._execute("COMMIT")
         self._reached = self._rows.offsets()
 
     def alter(self, table: Table, altered: AlteredTable) -> None:
         """Bring the rows of a table to their new shape, in a new transaction. Raises if they can't have it."""
-        self._connection.preupdate_hook(None)
-        self._execute_internal("BEGIN IMMEDIATE")
+        self._execute("BEGIN IMMEDIATE")
         self.recorder.begin(0, {})
         self._copies.forget(table.id)
         self._guard.start()
@@ -202,11 +181,10 @@ class WriterConnection:
             raise
         finally:
             self._guard.stop()
-            self._connection.preupdate_hook(self.recorder.hook)
 
     def change_indexes(self, table: Table) -> None:
         """Make the indexes of a table what its definition says, in a new transaction. Raises if rows break a unique one."""
-        self._execute_internal("BEGIN IMMEDIATE")
+        self._execute("BEGIN IMMEDIATE")
         self.recorder.begin(0, {})
         self._guard.start()
         try:
@@ -242,34 +220,27 @@ class WriterConnection:
         # SQLite rolls back a single step by itself.
         alone = len(steps) == 1 and steps[0].is_single
         if not alone:
-            self._execute_internal(f"SAVEPOINT {_SAVEPOINT}")
+            self._execute(f"SAVEPOINT {_SAVEPOINT}")
         self._guard.start(time_slice=time_slice)
         try:
             for step in steps:
                 before = len(self.recorder)
                 job.results.append(self._run_step(step))
                 job.firsts.append(before if len(self.recorder) > before else None)
-                if self.recorder.rejection is not None:
-                    raise self.recorder.rejection
             check_sealed(self._connection)
         except BaseException as error:
             self.recorder.back_to(mark)
             self._catalog.numbers.undo_restarts(restarts)
-            if self._connection.in_transaction:
-                if not alone:
-                    self._execute_internal(f"ROLLBACK TO {_SAVEPOINT}")
-                    self._execute_internal(f"RELEASE {_SAVEPOINT}")
-                elif self.recorder.rejection is not None:
-                    # The statement completed before it could be stopped.
-                    self.roll_back()
-            rejection = self.recorder.rejection or self._guard.rejection
-            if rejection is not None:
-                raise rejection from error
+            if self._connection.in_transaction and not alone:
+                self._execute(f"ROLLBACK TO {_SAVEPOINT}")
+                self._execute(f"RELEASE {_SAVEPOINT}")
+            if self._guard.rejection is not None:
+                raise self._guard.rejection from error
             raise
         finally:
             self._guard.stop()
         if not alone:
-            self._execute_internal(f"RELEASE {_SAVEPOINT}")
+            self._execute(f"RELEASE {_SAVEPOINT}")
 
     def judged(self, error: Exception) -> Exception:
         """Call `table_file.judged` for this connection."""
@@ -302,8 +273,7 @@ class WriterConnection:
         self._wal_pages = pages
         return apsw.SQLITE_OK
 
-    def _execute_internal(self, sql: str) -> None:
-        self._is_internal = True
+    def _execute(self, sql: str) -> None:
         self._connection.execute(sql)
 
     def _run_step(self, step: "_PreparedStatement") -> Result:
@@ -312,38 +282,7 @@ class WriterConnection:
             return self._truncate(statement)
         if not isinstance(statement, Write) or program is None:
             return statement.run(self)  # type: ignore[union-attr]
-        self._is_internal = False
-        try:
-            if isinstance(program, PlannedWrite):
-                self._is_internal = True
-                return self._run_plans(program, given)
-            if isinstance(program, InsertRows):
-                return self._insert(program, given)
-            return self._change(statement, program, given)
-        finally:
-            self._is_internal = True
-
-    def _truncate(self, statement: TruncateStatement) -> Result:
-        """Remove all rows of the tables, of which each gets one event."""
-        self._connection.preupdate_hook(None)
-        try:
-            for name in dict.fromkeys(map(str.lower, statement.names)):
-                table = self._catalog.find(name)
-                if table is None:
-                    raise UnknownTableError(f"there is no table {name!r}", statement.line, statement.column)
-                if statement.restart_identity:
-                    self._catalog.numbers.restart(table)
-                self._connection.execute(delete_all_sql(table))
-                self.recorder.truncated(self._catalog.events[table.name])
-        finally:
-            self._connection.preupdate_hook(self.recorder.hook)
-        return Result(status="TRUNCATE TABLE")
-
-    def _run_plans(self, program: PlannedWrite, given: Sequence[Parameters]) -> Result:
-        """Run a planned statement once for each set of parameters."""
-        cache = self._catalog.plans(program)
-        now = self._now()
-        name = program.table.name
+        name, now = program.table.name, self._now()
         context = WriteContext(
             self._connection,
             self._catalog.events[name],
@@ -352,26 +291,54 @@ class WriterConnection:
             partial(self._catalog.checks[name].check_all, now=now),
             self._guard.check,
             self._limits.frame_bytes,
+            partial(self._read_query, statement),
         )
+        if isinstance(program, PlainInsert):
+            rows = program.stored_rows(given, context.defaults, now)
+            insert_rows(context, program.sql, rows)
+            return Result(status=f"INSERT {len(rows)}", affected=len(rows))
+        return self._run_plans(program, context, given, now)
+
+    def _truncate(self, statement: TruncateStatement) -> Result:
+        """Remove all rows of the tables, of which each gets one event."""
+        for name in dict.fromkeys(map(str.lower, statement.names)):
+            table = self._catalog.find(name)
+            if table is None:
+                raise UnknownTableError(f"there is no table {name!r}", statement.line, statement.column)
+            if statement.restart_identity:
+                self._catalog.numbers.restart(table)
+            self._execute(delete_all_sql(table))
+            self.recorder.truncated(self._catalog.events[table.name])
+        return Result(status="TRUNCATE TABLE")
+
+    def _run_plans(self, program: PlannedWrite, context: WriteContext, given: Sequence[Parameters], now: datetime) -> Result:
+        """Run a planned statement once for each set of parameters."""
+        write = program.write
+        cache = self._catalog.plans(program)
         affected = 0
         rows: list[tuple[object, ...]] = []
         plan: WritePlan | None = None
-        # The plan records what it changes.
-        self._connection.preupdate_hook(None)
         try:
             for params in given:
-                values = [value_for(name, params) for name in program.parameters]
-                plan = cache.plan(values, self._catalog.find)
+                values = in_order(write, params)
+                if write.queries is None:
+                    plan = cache.plan(values, self._catalog.find)
+                else:
+                    plan = plan_write(write.queries.analyze(values, self._catalog.find), program.table)
                 outcome = plan.run(context, [parameter_value(value) for value in values], now)
                 affected += outcome.affected
                 rows += outcome.rows
         except AnalysisError as error:
-            raise failure_at(error, program) from None
-        finally:
-            self._connection.preupdate_hook(self.recorder.hook)
-        columns, kind = (plan.columns, plan.kind) if plan is not None else ((), "insert")
+            raise failure_at(error, write) from None
+        columns, kind = (plan.columns, plan.kind) if plan is not None else ((), write.kind)
         most = self._limits.query_rows
         return Result(columns, rows[:most], f"{kind.upper()} {affected}", affected, truncated=len(rows) > most)
+
+    def _read_query(self, write: Write, query: AnalyzedQuery, role: QueryRole) -> list[tuple[Any, ...]]:
+        """Return the rows of a query of a write."""
+        if write.queries is None:
+            raise UnsupportedError("a write with queries can't run here")
+        return write.queries.read(query, role, self)
 
     def read(self, sql: str, values: Sequence[StoredValue], sized: Sequence[int] = ()) -> Iterator[StoredRows]:
         """Yield rows as the transaction sees them, in parts of bounded size."""
@@ -389,64 +356,6 @@ class WriterConnection:
         """Raise `TableAlteredError` if a table was altered or dropped since these definitions were read."""
         check_versions(self._connection, tables)
 
-    def _change(self, statement: Write, program: SqliteStatement, given: Sequence[Parameters]) -> Result:
-        connection = self._connection
-        before = connection.total_changes()
-        if program.returning is None:
-            values = [values_for(program.parameters, params) for params in given]
-            connection.executemany(program.sql, values)
-            return _written(statement.kind, connection.total_changes() - before)
-        fetched = [self._fetch(program, params, self._limits.query_rows) for params in given]
-        return self._returned(statement.kind, fetched, program.returning.types, connection.total_changes() - before)
-
-    def _insert(self, program: InsertRows, given: Sequence[Parameters]) -> Result:
-        connection = self._connection
-        defaults = self._catalog.defaults[program.table.name]
-        rows = rows_to_store(program, given, defaults, self._now())  # type: ignore[arg-type]
-        if program.is_plain:
-            self._fast_insert(program, rows)
-            return _written("insert", len(rows))
-        before = connection.total_changes()
-        clauses = [values_for(program.parameters, params) for params in given]
-        bound = [(*row, *clauses[at // len(program.rows)]) for at, row in enumerate(rows)] if program.parameters else rows
-        if program.returning is None:
-            connection.executemany(program.sql, bound)
-            return _written("insert", connection.total_changes() - before)
-        fetched = [fetch(connection, self._guard, program.sql, row, self._limits, self._limits.query_rows) for row in bound]
-        return self._returned("insert", fetched, program.returning.types, connection.total_changes() - before)
-
-    def _fast_insert(self, program: InsertRows, rows: Sequence[tuple[StoredValue, ...]]) -> None:
-        """Fast path of `_insert`: record rows without the hook of SQLite, because they are inserted as they are or the
-        statement fails.
-
-        Triggered by an INSERT of plain values without ON CONFLICT and RETURNING; `tests/property/test_tables.py` checks both
-        against one model.
-        """
-        connection = self._connection
-        of = self._catalog.events[program.table.name]
-        self._catalog.checks[program.table.name].check_all(rows, self._now())
-        self.recorder.inserted(of, rows)
-        before = connection.total_changes()
-        connection.preupdate_hook(None)
-        try:
-            connection.executemany(program.sql, rows)
-        except apsw.ConstraintError as why:
-            number = connection.total_changes() - before
-            error = violation(why, program.table, rows[number])
-            error.row = number
-            raise error from None
-        finally:
-            connection.preupdate_hook(self.recorder.hook)
-
-    def _fetch(self, program: SqliteStatement, params: Parameters, most: int) -> FetchedRows:
-        return fetch(self._connection, self._guard, program.sql, values_for(program.parameters, params), self._limits, most)
-
-    def _returned(self, kind: str, fetched: Sequence[FetchedRows], types: object, affected: int) -> Result:
-        rows = [row for one in fetched for row in one.rows]
-        columns = fetched[0].columns if fetched else ()
-        result = result_of(FetchedRows(columns, rows, False), types, self._catalog.find)  # type: ignore[arg-type]
-        return result._replace(status=f"{kind.upper()} {affected}", affected=affected)
-
 
 def _is_many(statement: TableStatement, params: Parameters) -> bool:
     return isinstance(statement, Write) and (statement.rows is not None or is_many(params, statement))
@@ -455,7 +364,3 @@ def _is_many(statement: TableStatement, params: Parameters) -> bool:
 def _given(statement: TableStatement, params: Parameters) -> Sequence[Parameters]:
     """Return the parameters of each run of the statement."""
     return params if _is_many(statement, params) else [params]  # type: ignore[return-value]
-
-
-def _written(kind: str, affected: int) -> Result:
-    return Result(status=f"{kind.upper()} {affected}", affected=affected)

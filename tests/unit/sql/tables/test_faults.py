@@ -125,14 +125,14 @@ class _FailingCommits:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.failing = True
-        ours = WriterConnection._execute_internal
+        ours = WriterConnection._execute
 
         def refuse(execution: WriterConnection, sql: str) -> None:
             if sql == "COMMIT" and self.failing:
                 raise apsw.FullError("database or disk is full")
             ours(execution, sql)
 
-        monkeypatch.setattr(WriterConnection, "_execute_internal", refuse)
+        monkeypatch.setattr(WriterConnection, "_execute", refuse)
 
 
 @on_loop

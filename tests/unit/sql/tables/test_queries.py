@@ -26,9 +26,9 @@ async def given_sales(sql: TableSql) -> None:
     await sql.run(SALES)
     await sql.run(
         f"""INSERT INTO shop.sales VALUES
-        (1, 'Pen', 10.05, '2026-01-01 10:00', '2026-01-31', '{U}', true, '{{"a": {{"b": [1, 2]}}}}', '["x", "y"]', 1.5,
-         X'00ff'),
-        (2, 'ink', 9.95, '2026-02-01 12:30:15.25', '2026-02-28', NULL, false, '[3]', '[]', 2.0, NULL),
+        (1, 'Pen', 10.05, '2026-01-01 10:00', '2026-01-31', '{U}', true, '{{"a": {{"b": [1, 2]}}}}', '{{x,y}}', 1.5,
+         '\\x00ff'),
+        (2, 'ink', 9.95, '2026-02-01 12:30:15.25', '2026-02-28', NULL, false, '[3]', '{{}}', 2.0, NULL),
         (3, '50%_*', 100, '2026-02-01T12:30:15.25+01:00', NULL, NULL, NULL, NULL, NULL, NULL, NULL)"""
     )
 

@@ -8,7 +8,7 @@ import pytest
 
 from tailrace.model.errors import ConstraintError, SqlError
 from tailrace.model.table import Column, ColumnType
-from tailrace.sql.tables.values import codec_of, stored, stored_column
+from tailrace.sql.tables.values import codec_of, stored
 
 DECIMAL = ColumnType("decimal", precision=6, scale=2)
 INTEGERS = ColumnType("list", element=ColumnType("integer"))
@@ -120,42 +120,3 @@ def test_null_is_refused_where_none_may_be_also_as_json() -> None:
         with pytest.raises(ConstraintError, match="'c' can't be null"):
             stored(null, column)
     assert stored("null", Column("c", ColumnType("json"))) is None
-
-
-@pytest.mark.parametrize(
-    ("type_", "values"),
-    [
-        (ColumnType("integer"), [1, None, 3]),
-        (ColumnType("integer"), [1, "2", 3]),
-        (ColumnType("double"), [1.0, 2, None]),
-        (ColumnType("double"), [1.0, 2, Decimal("0.5")]),
-        (ColumnType("text"), ["a", None]),
-        (ColumnType("text"), [None, None]),
-        (DECIMAL, ["1", 2, None]),
-    ],
-)
-def test_many_values_at_once_are_kept_as_each_by_itself(type_: ColumnType, values: list[object]) -> None:
-    column = Column("c", type_)
-    assert list(stored_column(values, column)) == [stored(value, column) for value in values]
-
-
-@pytest.mark.parametrize(
-    ("type_", "values"),
-    [
-        (ColumnType("integer"), [1, 1 << 31]),
-        (ColumnType("double"), [1.0, float("nan")]),
-        (ColumnType("double"), [1.0, 10**400]),
-        (ColumnType("double"), [1, Decimal("1e999")]),
-        (ColumnType("double"), [1, True]),
-        (ColumnType("text"), ["a", "b\0"]),
-        (ColumnType("text"), ["a", 5]),
-    ],
-)
-def test_one_wrong_value_among_many_is_found(type_: ColumnType, values: list[object]) -> None:
-    with pytest.raises(SqlError, match="column 'c' is"):
-        stored_column(values, Column("c", type_))
-
-
-def test_one_null_among_many_is_found() -> None:
-    with pytest.raises(ConstraintError):
-        stored_column([1, None], Column("c", ColumnType("integer"), nullable=False))

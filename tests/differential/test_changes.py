@@ -1,0 +1,86 @@
+"""INSERT, UPDATE and DELETE with queries in them leave the rows that they leave in PostgreSQL, or fail with its code."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tailrace.model.errors import SqlError
+from tests.differential.answers import Answer, AnswerColumn, Failure, comparable, judged, shown
+from tests.differential.corpus import statements_of
+from tests.differential.postgres import Postgres, running_postgres
+from tests.support.aio import on_loop
+from tests.support.sql import SqlClient, running_sql
+
+CASES = Path(__file__).parent / "cases" / "changes"
+TABLES = [
+    "CREATE TABLE t (id bigint PRIMARY KEY, a integer, b text, n decimal(8, 2))",
+    "CREATE TABLE u (k integer PRIMARY KEY, v integer, w text, j jsonb)",
+]
+ROWS = [
+    "INSERT INTO t VALUES (1, 10, 'x', 1.5), (2, 20, 'y', 2.5), (3, NULL, 'z', NULL), (4, 40, NULL, 0)",
+    """INSERT INTO u VALUES (1, 100, 'one', '{"b": 1.10, "a": [1]}'), (2, 200, 'two', NULL), (3, 300, NULL, '[]')""",
+]
+RESET = "; ".join(["BEGIN", "TRUNCATE t", "TRUNCATE u", *ROWS, "COMMIT"])
+LOOK = "SELECT * FROM t ORDER BY id"
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with running_postgres() as postgres:
+        for text in ("DROP TABLE IF EXISTS t, u CASCADE", *TABLES, *ROWS):
+            assert not isinstance(postgres.run(text), Failure)
+        yield postgres
+
+
+@asynccontextmanager
+async def tailrace() -> AsyncIterator[SqlClient]:
+    async with running_sql() as sql:
+        for text in (*TABLES, *ROWS):
+            await sql.run(text)
+        yield sql
+
+
+@on_loop
+async def test_a_write_changes_the_rows_that_it_changes_in_postgresql(postgres: Postgres) -> None:
+    texts = list(statements_of(CASES / "queries.sql"))
+    assert len(texts) > 50
+    differences = []
+    async with tailrace() as sql:
+        for text in texts:
+            expected, expected_rows = postgres.run_and_look(text, LOOK)
+            found = await answer(sql, text)
+            found_rows = await answer(sql, LOOK) if isinstance(found, Answer) else found
+            states = {one.sqlstate for one in (expected, found) if isinstance(one, Failure)}
+            outcomes = [
+                judged(expected, found, ordered=False, names=True),
+                judged(expected_rows, found_rows, ordered=True, names=True),
+            ]
+            if len(states) > 1 or any(one.outcome not in ("equal", "both fail") for one in outcomes):
+                differences.append(
+                    f"{text}\n    P {shown(expected)} {shown(expected_rows)}\n    T {shown(found)} {shown(found_rows)}"
+                )
+            if isinstance(found, Answer):
+                await sql.run(RESET)
+    assert not differences, "\n".join(["", *differences])
+
+
+@on_loop
+async def test_what_would_differ_is_refused_with_its_place(postgres: Postgres) -> None:
+    async with tailrace() as sql:
+        for text in statements_of(CASES / "refused.sql"):
+            assert isinstance(postgres.run_and_undo(text), Answer), text
+            with pytest.raises(SqlError) as refused:
+                await sql.run(text)
+            assert refused.value.sqlstate == "0A000"
+            assert refused.value.line == 1
+
+
+async def answer(sql: SqlClient, text: str) -> Answer | Failure:
+    try:
+        result = await sql.run(text)
+    except SqlError as error:
+        return Failure(error.sqlstate, str(error))
+    columns = [AnswerColumn(column.name, str(column.type).partition("(")[0]) for column in result.columns]
+    return Answer(columns, [[comparable(value) for value in row] for row in result.rows])
