@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numba import boolean, int64
 
 from tailrace.model.errors import CorruptBatchError
-from tailrace.pipeline.plan import RAW, CellSlots
+from tailrace.pipeline.plan import RAW, CellRef, CellSlots
 from tailrace.wire.decoding_kernels import load_decoding_kernels
 from tailrace.wire.fast_arrow_decoding import binary_array
 from tailrace.wire.kernel_compiler import READONLY_BYTES, compiled
@@ -220,20 +220,25 @@ class TypedCells:
         self._kinds = slots.kinds
         self._types = [arrow_type(kind) for kind in slots.kinds]
         self._tables = slots.tables
+        self._slots = slots
         self._kernels = load_decoding_kernels()
 
     @property
     def types(self) -> list[pa.DataType]:
         return self._types
 
-    def of(self, table: int, images: Mapping[str, pa.Array]) -> list[pa.Array]:
-        """Return a column for each slot. `images` are the rows before and after the change, as JSON."""
+    def of(self, table: int, images: Mapping[str, pa.Array], cursors: Longs) -> list[pa.Array]:
+        """Return a column for each slot. `images` are the rows before and after the changes, as JSON, at these cursors."""
         rows = len(images["new"])
         columns = [None] * len(self._types)
         for image, slots in self._tables.get(table, {}).items():
             spans = CellSpans(images[image], list(slots))
-            for number, slot in enumerate(slots.values()):
-                columns[slot] = self._column(spans.data, *spans.of(number), slot)
+            for number, (column, slot) in enumerate(slots.items()):
+                places, sizes = spans.of(number)
+                used = self._slots.uses_of(table, CellRef(image, column))
+                if used:
+                    sizes[~_is_within(cursors, used)] = -1
+                columns[slot] = self._column(spans.data, places, sizes, slot)
         return [pa.nulls(rows, kind) if column is None else column for column, kind in zip(columns, self._types, strict=True)]
 
     def _column(self, data: npt.NDArray[np.uint8], places: Longs, sizes: Longs, slot: int) -> pa.Array:
@@ -254,6 +259,14 @@ class TypedCells:
 
     def _texts(self, data: npt.NDArray[np.uint8], places: Longs, sizes: Longs) -> pa.Array:
         return binary_array(self._kernels, data, places, sizes).view(pa.string())
+
+
+def _is_within(cursors: Longs, periods: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
+    """Return which of the cursors are between those of a period."""
+    found = np.zeros(len(cursors), np.bool_)
+    for since, until in periods:
+        found |= (cursors > since) & (cursors < until)
+    return found
 
 
 def _unescaped(texts: pa.Array, escaped: npt.NDArray[np.bool_]) -> pa.Array:

@@ -28,6 +28,7 @@ ROUTES_PER_WORD = 31
 
 OPERATIONS: Sequence[ChangeKind] = ("insert", "update", "delete", "read")
 
+_FOR_EVER = (1 << 63) - 1
 RAW = "json"
 """The kind of a slot for types that have no column type here: it holds the cell as JSON text."""
 _TYPED_KINDS = re.compile(r"boolean|smallint|int|bigint|double|string|date|timestamp|decimal\(\d+,\d+\)")
@@ -126,9 +127,28 @@ class CellSlots(msgspec.Struct, frozen=True):
     """What each slot holds: one of Spark's types, or `RAW`."""
     tables: Mapping[int, Mapping[str, Mapping[str, int]]] = {}
     """By table, image and column: the slot."""
+    uses: Mapping[int, Mapping[str, Mapping[str, Sequence[tuple[int, int]]]]] = {}
+    """By table, image and column: between which cursors routes use the cell; all if it is not there. Others are not read: they
+    may be of a column of the same name that was dropped before."""
 
-    def cover(self, wanted: Mapping[int, Iterable[CellRef]]) -> bool:
-        return all(self.slot_of(table, cell) is not None for table, cells in wanted.items() for cell in cells)
+    def cover(self, wanted: "CellSlots") -> bool:
+        """Return whether all that these slots hold can be read from this one's."""
+        cells = [
+            (table, CellRef(image, column), slot)
+            for table, images in wanted.tables.items()
+            for image, slots in images.items()
+            for column, slot in slots.items()
+        ]
+        return all(self._covers(table, cell, wanted.kinds[slot], wanted.uses_of(table, cell)) for table, cell, slot in cells)
+
+    def uses_of(self, table: int, cell: CellRef) -> Sequence[tuple[int, int]]:
+        return self.uses.get(table, {}).get(cell.image, {}).get(cell.column, ())
+
+    def _covers(self, table: int, cell: CellRef, kind: str, uses: Sequence[tuple[int, int]]) -> bool:
+        slot, own = self.slot_of(table, cell), self.uses_of(table, cell)
+        if slot is None or self.kinds[slot] not in (RAW, kind):
+            return False
+        return not own or all(any(first <= since and until <= last for first, last in own) for since, until in uses)
 
     def slot_of(self, table: int, cell: CellRef) -> int | None:
         return self.tables.get(table, {}).get(cell.image, {}).get(cell.column)
@@ -140,7 +160,14 @@ class CellSlots(msgspec.Struct, frozen=True):
 
 def slots_of(routes: Sequence[Route]) -> CellSlots:
     """Return the slots that the routes need."""
-    return slots_for(wanted_cells(routes), _types(routes))
+    uses: dict[int, dict[str, dict[str, list[tuple[int, int]]]]] = {}
+    for route in routes:
+        period = (route.since, _FOR_EVER if route.until is None else route.until)
+        for cell in wanted_cells([route])[route.table]:
+            periods = uses.setdefault(route.table, {}).setdefault(cell.image, {}).setdefault(cell.column, [])
+            if period not in periods:
+                periods.append(period)
+    return msgspec.structs.replace(slots_for(wanted_cells(routes), _types(routes)), uses=uses)
 
 
 def wanted_cells(routes: Iterable[Route]) -> dict[int, set[CellRef]]:

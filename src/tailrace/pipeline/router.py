@@ -29,7 +29,7 @@ from tailrace.model.route import Route
 from tailrace.pipeline.connection import RETRY_SECONDS, ServerAddress, ServerConnection
 from tailrace.pipeline.errors import PipelineError
 from tailrace.pipeline.lease import RouterLease, error_line
-from tailrace.pipeline.plan import CellSlots, RoutingPlan, slots_of, wanted_cells
+from tailrace.pipeline.plan import CellSlots, RoutingPlan, slots_of
 from tailrace.pipeline.python_conditions import targets_of
 from tailrace.pipeline.routed_records import RouteTarget
 from tailrace.pipeline.routed_steps import STAGED_SCHEMA, stage_routed
@@ -190,7 +190,7 @@ class Router:
 
     def _plan_for(self, routes: list[Route]) -> RoutingPlan:
         if routes != self._plan.routes:
-            if not self._slots.cover(wanted_cells(routes)):
+            if not self._slots.cover(slots_of(routes)):
                 raise _OtherCellsError("routes name cells that this query does not read; the next query will")
             self._plan = RoutingPlan(routes, self._slots)
             self._targets = targets_of(self._plan)

@@ -116,7 +116,8 @@ class StepRows:
             only_route,
             skip_routes,
         ]
-        cells = self._cells.of(table, {"old": changes.column("old"), "new": changes.column("new")})
+        images = {"old": changes.column("old"), "new": changes.column("new")}
+        cells = self._cells.of(table, images, changes.column("cursor").to_numpy())
         steps = _after_nulls(write_step(step), changes.num_rows)
         return pa.RecordBatch.from_arrays([*map(_with_null, columns), steps, *map(_with_null, cells)], schema=self._schema)
 

@@ -4,6 +4,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -38,7 +39,7 @@ rows = st.none() | st.fixed_dictionaries(values)
 def read(images: list[bytes | None], *columns: str) -> dict[str, list[object]]:
     slots = slots_for({1: [CellRef("new", column) for column in columns]}, {1: TYPES})
     nothing = pa.nulls(len(images), pa.binary())
-    found = TypedCells(slots).of(1, {"old": nothing, "new": pa.array(images, pa.binary())})
+    found = TypedCells(slots).of(1, {"old": nothing, "new": pa.array(images, pa.binary())}, np.arange(len(images)))
     return {column: found[slots.slot_of(1, CellRef("new", column)) or 0].to_pylist() for column in columns}
 
 
@@ -66,14 +67,25 @@ def test_cells_are_what_a_parser_reads(given: list[dict[str, object] | None], co
 def test_types_that_are_text_in_json(kind: str, text: str, value: object) -> None:
     slots = slots_for({1: [CellRef("new", "v")]}, {1: {"v": kind}})
     images = pa.array([b'{"v":%b}' % text.encode(), b'{"v":null}', b'{"w":1}'], pa.binary())
-    (found,) = TypedCells(slots).of(1, {"old": pa.nulls(3, pa.binary()), "new": images})
+    (found,) = TypedCells(slots).of(1, {"old": pa.nulls(3, pa.binary()), "new": images}, np.arange(3))
     assert found.to_pylist() == [value, None, None]
 
 
 def test_other_tables_have_nothing_in_these_slots() -> None:
     slots = slots_for({1: [CellRef("new", "n")]}, {1: TYPES})
-    (found,) = TypedCells(slots).of(2, {"old": pa.nulls(1, pa.binary()), "new": pa.array([b'{"n":1}'], pa.binary())})
+    images = {"old": pa.nulls(1, pa.binary()), "new": pa.array([b'{"n":1}'], pa.binary())}
+    (found,) = TypedCells(slots).of(2, images, np.arange(1))
     assert found.to_pylist() == [None]
+
+
+def test_cells_are_read_only_between_the_cursors_at_which_routes_use_them() -> None:
+    """A column of another type may have had the name before."""
+    slots = slots_for({1: [CellRef("new", "n")]}, {1: TYPES})
+    slots = msgspec.structs.replace(slots, uses={1: {"new": {"n": [(1, 4), (5, 7)]}}})
+    cells = [b'"a"', b'"b"', b"1", b"2", b'"c"', b'"d"', b"3", b'"e"']
+    images = {"old": pa.nulls(8, pa.binary()), "new": pa.array([b'{"n":%b}' % cell for cell in cells], pa.binary())}
+    (found,) = TypedCells(slots).of(1, images, np.arange(8))
+    assert found.to_pylist() == [None, None, 1, 2, None, None, 3, None]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Spark sees the cells that routes name, and no others."""
 
+import msgspec
+
 from tailrace.model.ids import RouteId, TableId, TopicId
 from tailrace.model.route import Route, RouteSql
 from tailrace.pipeline.plan import ROUTES_PER_WORD, CellRef, bits_of, cells_in, over_slots, slots_for, wanted_cells
@@ -42,9 +44,19 @@ def test_tables_share_slots_of_one_type() -> None:
     own = {slots.slot_of(1, cell) for cell in (CellRef("new", "id"), CellRef("new", "a"), CellRef("old", "b"))}
     assert own == {0, 1, 2}
     assert slots.kinds[slots.slot_of(2, CellRef("old", "id")) or 0] == "bigint"
-    assert slots.cover({1: {CellRef("new", "a")}})
-    assert not slots.cover({1: {CellRef("old", "a")}})
-    assert not slots.cover({3: {CellRef("new", "a")}})
+    assert slots.cover(slots_for({1: {CellRef("new", "a")}}, {1: TYPES}))
+    assert not slots.cover(slots_for({1: {CellRef("old", "a")}}, {1: TYPES}))
+    assert not slots.cover(slots_for({3: {CellRef("new", "a")}}, {3: TYPES}))
+
+
+def test_slots_do_not_cover_a_column_that_has_become_another_one() -> None:
+    slots = slots_for({1: {CellRef("new", "a")}}, {1: {"a": "string"}})
+    assert not slots.cover(slots_for({1: {CellRef("new", "a")}}, {1: {"a": "bigint"}}))
+    raw = slots_for({1: {CellRef("new", "a")}}, {1: {"a": "array<int>"}})
+    assert raw.cover(slots)
+    early, late = ({1: {"new": {"a": [period]}}} for period in ((10, 50), (60, 1000)))
+    assert not msgspec.structs.replace(slots, uses=early).cover(msgspec.structs.replace(slots, uses=late))
+    assert msgspec.structs.replace(slots, uses=late).cover(msgspec.structs.replace(slots, uses=late))
 
 
 def test_conditions_are_written_over_slots_and_strings_are_left_alone() -> None:

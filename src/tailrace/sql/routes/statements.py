@@ -27,6 +27,7 @@ from tailrace.sql.routes.compile import compile_for_spark, parts_in_python
 from tailrace.sql.routes.dry_run import dry_run
 from tailrace.sql.routes.evaluation import RouteOutcome
 from tailrace.sql.statements import AddSourceStatement, DropSourceStatement
+from tailrace.sql.tables.change_events import version_of
 from tailrace.sql.tables.tables import Tables
 from tailrace.wire.routing import ChangeEvent, read_change, route_change
 
@@ -104,16 +105,19 @@ class RouteHandler:
         end = await self._broker.positions.resolve(topic, 0, StartEdge.LATEST)
         newest: deque[ChangeEvent] = deque()
         left = limits.explained_bytes
-        # Rows that snapshots have read are skipped, so older changes may be read, up to the limit of bytes.
-        while end > start and left > 0 and len(newest) < limits.explained_changes:
+        is_present = True
+        # Rows that snapshots have read are skipped, so older changes may be read, up to the limit of bytes. Changes of an older
+        # version of the table have other columns, and no route to come applies to them.
+        while end > start and left > 0 and len(newest) < limits.explained_changes and is_present:
             begin = Offset(max(start, end - limits.explained_changes))
             records = await self._records(topic, begin, end, left)
             for record in reversed(records):
                 left -= len(record.value or b"")
                 change = read_change(record)
-                if (left < 0 and newest) or len(newest) == limits.explained_changes:
+                is_present = version_of(record) == table.schema_version
+                if (left < 0 and newest) or len(newest) == limits.explained_changes or not is_present:
                     break
-                if change.op != "read":
+                if change.op not in ("read", "truncate"):
                     newest.appendleft(change)
             end = begin
         return list(newest)

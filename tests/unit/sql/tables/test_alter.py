@@ -20,6 +20,7 @@ from tailrace.model.errors import (
     UnsupportedSqlError,
 )
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
+from tailrace.sql.parse import parse
 from tailrace.sql.routes.statements import RouteHandler
 from tailrace.sql.statements import AddSourceStatement
 from tailrace.sql.tables.decimals import register_decimals
@@ -328,8 +329,6 @@ async def test_a_query_that_was_planned_before_is_planned_again(tmp_path: Path) 
 
 
 async def given_route(sql: TableSql, text: str) -> Any:
-    from tailrace.sql.parse import parse
-
     (asked,) = parse(text)
     assert isinstance(asked, AddSourceStatement)
     handler = RouteHandler(sql.broker, sql.tables, DEFAULT_LIMITS)
@@ -480,3 +479,42 @@ async def test_rows_that_broke_an_index_of_now_are_not_lost_when_a_file_catches_
         with pytest.raises(ConstraintError):
             await sql.run("INSERT INTO t VALUES (3, 2)")
         await sql.tables.close()
+
+
+@on_loop
+async def test_explain_of_a_route_takes_changes_of_the_present_columns(tmp_path: Path) -> None:
+    async with running_tables(tmp_path) as sql:
+        await run_all(sql, CHAIN[:2])
+        await sql.run("ALTER TABLE t ADD COLUMN n integer")
+        await sql.run("TRUNCATE t")
+        await sql.run("INSERT INTO t (id, b, n) VALUES (7, 'x', 5), (8, 'x', 0)")
+        await sql.broker.topics.create("u.out")
+        (asked,) = parse("EXPLAIN ALTER TOPIC u.out ADD SOURCE t ON INSERT WHERE n > 1")
+        assert isinstance(asked, AddSourceStatement)
+        handler = RouteHandler(sql.broker, sql.tables, DEFAULT_LIMITS)
+        result = await handler.explain(asked)
+        handler.close()
+        assert [(row[1], row[3]) for row in result.rows] == [("insert", "true"), ("insert", "false")]
+
+
+@pytest.mark.parametrize("text", ["ALTER TABLE t RENAME a TO b", "TRUNCATE t"])
+@on_loop
+async def test_a_snapshot_that_runs_goes_on_with_what_is_there(tmp_path: Path, text: str) -> None:
+    async with running_tables(tmp_path, limits=SMALL) as sql:
+        await sql.run("CREATE TABLE t (id integer PRIMARY KEY, a integer)")
+        await sql.run("INSERT INTO t VALUES (?, ?)", [[id, id] for id in range(40)])
+        await sql.broker.topics.create("u.out")
+        route = await given_route(sql, "ALTER TOPIC u.out ADD SOURCE t ON INSERT, DELETE WITH (snapshot = true)")
+        await sql.run(text)
+        await sql.run("INSERT INTO t VALUES (99, 99)")
+        await until(lambda: sql.broker.snapshots.progress(route)[0] == "done")
+        events = await sql.events("t")
+        reads = [event for event in events if event["op"] == "read"]
+        ids = [event["key"]["id"] for event in reads]
+        if text.startswith("TRUNCATE"):
+            behind = events[[event["op"] for event in events].index("truncate") :]
+            assert {event["key"]["id"] for event in behind if event["op"] == "read"} <= {99}
+            assert ids == sorted(set(ids))
+        else:
+            assert ids == [*range(40), 99] or ids == [*range(40)]
+            assert [list(event["new"]) for event in reads] == sorted([list(event["new"]) for event in reads])
