@@ -57,6 +57,7 @@ class RelationColumn(NamedTuple):
     """Whether it belongs to the primary key."""
     unique_keys: Sequence[str] = ()
     """The names of the unique constraints and indexes that it belongs to, with that of the primary key."""
+    is_identity: bool = False
     is_generated: bool = False
     """Whether only the table gives it values (GENERATED ALWAYS)."""
 

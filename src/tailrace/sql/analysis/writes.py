@@ -83,11 +83,13 @@ class WriteAnalyzer:
     # The three statements
 
     def _insert(self, fields: Node, ctes: Sequence[CommonTable]) -> AnalyzedInsert:
-        if fields.get("override", "OVERRIDING_NOT_SET") != "OVERRIDING_NOT_SET":
-            raise UnsupportedError("OVERRIDING is not supported")
         target = WriteTarget(self._find, fields["relation"], self._queries.next_number())
         columns = [target.column(one["ResTarget"]) for one in fields.get("cols", ())] or list(target.columns)
         _check_once(columns, fields.get("cols", ()))
+        overriding = fields.get("override", "OVERRIDING_NOT_SET")
+        if overriding == "OVERRIDING_SYSTEM_VALUE":
+            columns = [column._replace(is_generated=False) for column in columns]
+        is_ignored = [overriding == "OVERRIDING_USER_VALUE" and column.is_identity for column in columns]
         rows: list[Sequence[Expression | None]] = []
         query = None
         number = self._queries.next_number()
@@ -96,10 +98,12 @@ class WriteAnalyzer:
         if source is None:
             columns, rows = [], [()]
         elif "valuesLists" in source and not any(source.get(name) for name in _CLAUSES_OF_VALUES):
-            rows = self._rows(source["valuesLists"], columns, bool(fields.get("cols")))
+            rows = self._rows(source["valuesLists"], columns, is_ignored, bool(fields.get("cols")))
         else:
             query = self._queries.analyze(fields["selectStmt"])
             query.ctes = [*ctes, *query.ctes]
+            if any(is_ignored):
+                raise UnsupportedError("OVERRIDING USER VALUE of a query is not supported; leave the column out")
             _check_width(len(query.types), columns, -1, is_named=bool(fields.get("cols")))
             for column in columns[: len(query.types)]:
                 _writable(column, fields["selectStmt"])
@@ -213,20 +217,22 @@ class WriteAnalyzer:
     # Their parts
 
     def _rows(
-        self, lists: Sequence[Node], columns: Sequence[RelationColumn], is_named: bool
+        self, lists: Sequence[Node], columns: Sequence[RelationColumn], is_ignored: Sequence[bool], is_named: bool
     ) -> list[Sequence[Expression | None]]:
         rows = [one["List"]["items"] for one in lists]
         for row in rows[1:]:
             if len(row) != len(rows[0]):
                 raise AnalysisError(SYNTAX_ERROR, "VALUES lists must all be the same length", _location(row[0]))
-        return [self._row(row, columns, is_named) for row in rows]
+        return [self._row(row, columns, is_ignored, is_named) for row in rows]
 
-    def _row(self, nodes: Sequence[Node], columns: Sequence[RelationColumn], is_named: bool) -> list[Expression | None]:
+    def _row(
+        self, nodes: Sequence[Node], columns: Sequence[RelationColumn], is_ignored: Sequence[bool], is_named: bool
+    ) -> list[Expression | None]:
         _check_width(len(nodes), columns, _location(nodes[0]), is_named=is_named)
         scope = Scope()
         return [
-            None if "SetToDefault" in node else self._value(node, _writable(column, node), scope, "VALUES")
-            for node, column in zip(nodes, columns, strict=False)
+            None if ignored or "SetToDefault" in node else self._value(node, _writable(column, node), scope, "VALUES")
+            for node, column, ignored in zip(nodes, columns, is_ignored, strict=False)
         ]
 
     def _assignments(self, nodes: Sequence[Node], target: WriteTarget, scope: Scope) -> Iterator[Assignment]:

@@ -226,7 +226,10 @@ def _constraint_error(error: ConstraintError, left: Sequence[int]) -> TailraceEr
 def _insert_text(table: Table, columns: Sequence[Column]) -> str:
     name = ".".join(map(_quoted, table.name.split(".")))
     names = ", ".join(_quoted(column.name) for column in columns)
-    return f"INSERT INTO {name} ({names}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608  quoted names
+    # Numbers in a file are kept, as PostgreSQL's COPY does.
+    is_generated = any(column.identity is not None and column.identity.kind == "always" for column in columns)
+    overriding = "OVERRIDING SYSTEM VALUE " if is_generated else ""
+    return f"INSERT INTO {name} ({names}) {overriding}VALUES ({', '.join('?' * len(columns))})"
 
 
 def _quoted(name: str) -> str:

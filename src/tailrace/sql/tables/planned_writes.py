@@ -69,6 +69,7 @@ def written_columns(table: Table) -> list[RelationColumn]:
             of_column(one.type),
             is_key=one.name in table.primary_key,
             unique_keys=[name for name, columns in table.unique_keys.items() if one.name in columns],
+            is_identity=one.identity is not None and one.identity.kind != "serial",
             is_generated=one.identity is not None and one.identity.kind == "always",
         )
         for one in table.columns

@@ -1,0 +1,27 @@
+-- ON CONFLICT by the name of a constraint, and rows of queries that meet constraints and identities.
+CREATE TABLE wares (id int PRIMARY KEY, name text UNIQUE, price int CHECK (price > 0));
+INSERT INTO wares VALUES (1, 'a', 1), (2, 'b', 2);
+INSERT INTO wares (id, name) VALUES (6, 'a') ON CONFLICT ON CONSTRAINT wares_name_key DO UPDATE SET price = wares.price + 1 RETURNING id, price, name;
+INSERT INTO wares (id, name) VALUES (1, 'q') ON CONFLICT ON CONSTRAINT wares_pkey DO UPDATE SET name = excluded.name RETURNING id, price, name;
+INSERT INTO wares (id, name) VALUES (6, 'a') ON CONFLICT ON CONSTRAINT nothing DO NOTHING;
+INSERT INTO wares (id, name) VALUES (6, 'q') ON CONFLICT ON CONSTRAINT wares_name_key DO NOTHING;
+INSERT INTO wares SELECT id + 10, name || 'x', price FROM wares;
+INSERT INTO wares SELECT id + 20, name, price FROM wares;
+INSERT INTO wares SELECT id + 20, name || 'y', price - 2 FROM wares;
+INSERT INTO wares SELECT id + 20, name, 5 FROM wares ON CONFLICT (name) DO UPDATE SET price = excluded.price + wares.id;
+UPDATE wares SET name = 'q' FROM (SELECT 2 AS k) AS other WHERE wares.id = other.k;
+UPDATE wares SET price = (SELECT 0);
+DELETE FROM wares USING (SELECT 12 AS k) AS other WHERE wares.id = other.k RETURNING wares.id;
+SELECT id, name, price FROM wares ORDER BY id;
+CREATE TABLE numbered_wares (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name varchar(3), at time DEFAULT '10:00');
+INSERT INTO numbered_wares (name) SELECT 'abc' RETURNING id, name, at;
+INSERT INTO numbered_wares (name) SELECT name FROM wares ORDER BY id LIMIT 1 RETURNING name, at;
+INSERT INTO numbered_wares (name) SELECT 'abcd';
+INSERT INTO numbered_wares (id, name) SELECT 5, 'a';
+INSERT INTO numbered_wares (id, name) VALUES (5, 'a');
+INSERT INTO numbered_wares VALUES (5, 'a');
+INSERT INTO numbered_wares (at, name) SELECT '04:05:06'::time, 'z' RETURNING at;
+INSERT INTO numbered_wares VALUES (DEFAULT, 'd') RETURNING name;
+INSERT INTO numbered_wares (id, name) OVERRIDING SYSTEM VALUE VALUES (50, 'o') RETURNING id, name;
+INSERT INTO numbered_wares (id, name) OVERRIDING USER VALUE VALUES (70, 'u') RETURNING name;
+WITH new AS (SELECT 'w' AS name) INSERT INTO numbered_wares (name) SELECT name FROM new RETURNING name;
