@@ -29,9 +29,9 @@ from tailrace.http.row_encoders import ARROW_TYPE
 from tailrace.http.statements import SqlExecutor
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.limits import Limits
-from tailrace.model.names import check_topic_name
+from tailrace.model.names import check_relation_name, check_topic_name
 from tailrace.model.route import Route
-from tailrace.model.table import CHANGES_PREFIX, Table
+from tailrace.model.table import Table
 
 
 @get("/api/tables", tags=["tables"])
@@ -40,7 +40,7 @@ async def tables(
 ) -> TablePage:
     """List tables by name."""
     found, last = page(broker.tables, lambda table: table.name, after, limit)
-    return TablePage([_table_view(table) for table in found], last)
+    return TablePage([_table_view(table, broker.tables.changes_topic(table)) for table in found], last)
 
 
 @post("/api/tables/{name:str}/rows", status_code=200, tags=["tables"], opt=describe_endpoint(content_type=ARROW_TYPE))
@@ -56,12 +56,12 @@ async def copy_rows(
     return CopyRowsResponse(copied.rows, copied.cursor, [RejectedRowView(*rejected) for rejected in copied.rejected])
 
 
-def _table_view(table: Table) -> TableView:
+def _table_view(table: Table, changes_topic: str) -> TableView:
     return TableView(
         table.name,
         [ColumnView(column.name, str(column.type), column.nullable, column.default) for column in table.columns],
         list(table.primary_key),
-        CHANGES_PREFIX + table.name,
+        changes_topic,
         table.created_ms,
         table.schema_version,
     )
@@ -102,9 +102,10 @@ class RouteEndpoints(Controller):
 
 
 def _statement(parsed: AddRouteBody, limits: Limits) -> str:
-    for name in (parsed.topic, parsed.source_table):
-        check_topic_name(name, limits)
-    text = f"ALTER TOPIC {parsed.topic} ADD SOURCE {parsed.source_table} ON {', '.join(parsed.operations).upper()}"
+    check_topic_name(parsed.topic, limits)
+    check_relation_name(parsed.source_table, limits)
+    table = ".".join(f'"{part}"' for part in parsed.source_table.split("."))
+    text = f"ALTER TOPIC {parsed.topic} ADD SOURCE {table} ON {', '.join(parsed.operations).upper()}"
     if parsed.where is not None:
         text += f" WHERE ({parsed.where}\n)"
     if parsed.partition_by:

@@ -1,4 +1,5 @@
-"""Legal names, and patterns of topic names. A topic name is a legal name of Kafka whose parts are separated by dots.
+"""Legal names, and patterns of topic names. A topic name is a legal name of Kafka whose parts are separated by dots. Names of
+tables and views may have any letters and signs.
 
 In a pattern `*` stands for one part and `>` for all further parts: `orders.*` matches `orders.paid`, `orders.>` matches
 `orders` and everything below it. Unlike in NATS, `>` stands for zero or more parts. The server's own topics, such as
@@ -22,6 +23,9 @@ _SYSTEM_PREFIXES = ("system.", "information_schema.", "pg_catalog.")
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _LEGAL_PART = re.compile(r"[a-zA-Z0-9_-]+")
+
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]|_(?=u[0-9a-f]{4,6}_)")
+_NOT_IN_RELATIONS = re.compile(r"[\x00-\x1f\x7f\"\\\ud800-\udfff]")
 
 ONE_SEGMENT = "*"
 REMAINING_SEGMENTS = ">"
@@ -47,6 +51,23 @@ def check_topic_name(name: str, limits: Limits) -> None:
         raise InvalidTopicNameError(
             f"the topic name {name!r} has {len(segments)} parts, more than topic_segments allows ({limits.topic_segments})"
         )
+
+
+def topic_form(name: str) -> str:
+    """Return the name of a table or view as one that a topic can have, the same for all names that a topic can have.
+
+    Other characters become `_u`, the number of the character in at least four hexadecimal digits, and `_`: `größe` is
+    `gr_u00f6__u00df_e`. No two names have the same form, because an underscore that looks like the beginning of such a group is
+    written like that too.
+    """
+    return _ILLEGAL.sub(lambda found: f"_u{ord(found[0]):04x}_", name)
+
+
+def check_relation_name(name: str, limits: Limits) -> None:
+    """Raise `InvalidTopicNameError` unless this can be the name of a table or view."""
+    if _NOT_IN_RELATIONS.search(name):
+        raise InvalidTopicNameError(f"the name {name!r} has a quote, a backslash or a character that can't be printed")
+    check_topic_name(topic_form(name), limits)
 
 
 def is_reserved(name: str) -> bool:

@@ -17,7 +17,7 @@ from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import ReservedTopicError, TableAlteredError, TableExistsError, UnknownTableError
 from tailrace.model.ids import TableId, TopicId
 from tailrace.model.limits import Limits
-from tailrace.model.names import is_reserved
+from tailrace.model.names import check_relation_name, is_reserved, topic_form
 from tailrace.model.table import CHANGES_PREFIX, Column, Table
 from tailrace.model.topic import Topic, TopicOptions
 from tailrace.store.contract import Store
@@ -62,6 +62,11 @@ class TableDefinitions:
         """Return the table whose changes this topic holds."""
         return self._by_topic.get(topic_id)
 
+    def changes_topic(self, table: Table) -> str:
+        """Return the name of the topic of a table's changes."""
+        live = self._topics.by_id(table.changes)
+        return CHANGES_PREFIX + topic_form(table.name) if live is None else live.topic.name
+
     async def create(self, name: str, columns: Sequence[Column], primary_key: Sequence[str]) -> Table:
         """Create a table of these columns; see `create_as`."""
         draft = Table(
@@ -77,6 +82,7 @@ class TableDefinitions:
         name = draft.name
         if is_reserved(name):
             raise ReservedTopicError(f"{name!r} is reserved for the server; give the table another namespace")
+        check_relation_name(name, self._limits)
         there = self.find(name)
         if there is not None:
             raise TableExistsError(f"table {there.name!r} already exists")
@@ -100,8 +106,10 @@ class TableDefinitions:
             )
 
         options = TopicOptions(max_message_bytes=self._limits.largest_batch_bytes)
-        topic_name = CHANGES_PREFIX + name
-        await self._topics.create_reserved(topic_name, alias=name, options=options, state=state, is_hidden=draft.is_filling)
+        # Kafka's clients can name a topic by few characters only.
+        alias = topic_form(name)
+        topic_name = CHANGES_PREFIX + alias
+        await self._topics.create_reserved(topic_name, alias=alias, options=options, state=state, is_hidden=draft.is_filling)
         (table,) = made
         self._enter(table)
         return table
@@ -129,7 +137,7 @@ class TableDefinitions:
     async def drop(self, name: str, dependent: DependentDeletion | None = None) -> Table:
         """Delete the definition, the change topic with all changes, and the checkpoints of the rows."""
         table = self.get(name)
-        await self._topics.delete_reserved(CHANGES_PREFIX + table.name, state=_removal(table), dependent=dependent)
+        await self._topics.delete_reserved(self.changes_topic(table), state=_removal(table), dependent=dependent)
         del self._by_name[table.name.lower()]
         del self._by_topic[table.changes]
         return table

@@ -21,11 +21,12 @@ from tailrace.model.errors import (
     ReservedTopicError,
     SqlError,
     TableExistsError,
+    TopicExistsError,
     UnknownTableError,
 )
 from tailrace.model.ids import TopicId, ViewId
 from tailrace.model.limits import Limits
-from tailrace.model.names import is_reserved
+from tailrace.model.names import check_relation_name, is_reserved, topic_form
 from tailrace.model.view import ViewColumn, ViewDefinition, ViewSource
 from tailrace.store.contract import Store
 
@@ -82,7 +83,7 @@ class ViewDefinitions:
 
     def check_free(self, name: str) -> None:
         """Raise if a view has this name, which nothing else can have then."""
-        there = self.find(name)
+        there = next((view for view in self if name.lower() in (view.name.lower(), topic_form(view.name).lower())), None)
         if there is not None:
             raise TableExistsError(f"{there.name!r} is the name of a view; choose another name")
 
@@ -164,7 +165,11 @@ class ViewDefinitions:
         return view
 
     def _check_name(self, name: str) -> None:
-        self._topics.check_alias(name)
+        check_relation_name(name, self._limits)
+        try:
+            self._topics.check_alias(topic_form(name))
+        except TopicExistsError:
+            raise TableExistsError(f"{name!r} is the name of a table, topic or alias; choose another name") from None
         if len(self) >= self._limits.views:
             raise LimitExceededError(f"there are {len(self)} views, as many as the limit views allows; drop one first")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from tailrace.model.names import topic_form
 from tailrace.model.table import CHANGES_PREFIX, Table
 from tailrace.model.text import counted
 from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
@@ -64,7 +65,7 @@ class ExplainedWrite:
         self._details = {
             **({"Rows": "found by a query"} if analyzed is None else self._described(analyzed)),
             "Checks": list(checks_of(table)) if write.kind != "delete" else None,
-            "Change events": f"one for each row, in topic {CHANGES_PREFIX}{table.name}",
+            "Change events": f"one for each row, in topic {CHANGES_PREFIX}{topic_form(table.name)}",
         }
 
     def node(self, children: Sequence[PlanNode]) -> PlanNode:

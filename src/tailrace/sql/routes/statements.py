@@ -18,7 +18,7 @@ from tailrace.model.ids import Offset, RouteId
 from tailrace.model.limits import Limits
 from tailrace.model.record import Record
 from tailrace.model.route import DIALECT, Operation, Route
-from tailrace.model.table import CHANGES_PREFIX, ColumnType, Table
+from tailrace.model.table import ColumnType, Table
 from tailrace.model.text import counted
 from tailrace.sql.grammar.lexer import SqlToken, read_tokens
 from tailrace.sql.results import Result, ResultColumn
@@ -64,7 +64,7 @@ class RouteHandler:
         # A route that exists already can be explained too.
         with suppress(RouteExistsError):
             self._broker.routes.check_new(route)
-        size = self._broker.positions.size(CHANGES_PREFIX + table.name, 0)
+        size = self._broker.positions.size(self._broker.tables.changes_topic(table), 0)
         with self._broker.answers.answer() as held:
             await held.reserve(min(self._limits.explained_bytes, size))
             changes = await self._newest_changes(table)
@@ -100,7 +100,7 @@ class RouteHandler:
 
     async def _newest_changes(self, table: Table) -> list[ChangeEvent]:
         limits = self._limits
-        topic = CHANGES_PREFIX + table.name
+        topic = self._broker.tables.changes_topic(table)
         start = await self._broker.positions.resolve(topic, 0, StartEdge.EARLIEST)
         end = await self._broker.positions.resolve(topic, 0, StartEdge.LATEST)
         newest: deque[ChangeEvent] = deque()

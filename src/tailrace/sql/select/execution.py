@@ -15,7 +15,7 @@ from tailrace.model.clock import Clock
 from tailrace.model.errors import TailraceError, UnsupportedSqlError
 from tailrace.model.ids import TableId
 from tailrace.model.limits import Limits
-from tailrace.model.table import CHANGES_PREFIX, Table
+from tailrace.model.table import Table
 from tailrace.sql.analysis.queries import RelationColumn
 from tailrace.sql.analysis.types import of_column, to_column
 from tailrace.sql.parameters import Parameters, in_order, is_many
@@ -100,8 +100,8 @@ class QuerySources:
                 views[relation.name] = self._broker.scanner.view(relation.name)
             elif relation.kind == "system":
                 system[relation.name] = found_system(relation.name).read(self._broker)
-            elif name in changes:
-                views[relation.name] = self._broker.scanner.view(CHANGES_PREFIX + relation.name)
+            elif name in changes and relation.table is not None:
+                views[relation.name] = self._broker.scanner.view(self._broker.tables.changes_topic(relation.table))
         # The names are for suggestions if one is not found.
         names = () if is_complete else tuple(tables_and_topics(self._broker))
         return LookedUp(found, names, views, system, bool(changes))
