@@ -17,19 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.pipeline.plan import FAILED, MATCHED, RouteBits, RoutingPlan
+from tailrace.pipeline.plan import FAILED, MATCHED, RouteBits
 from tailrace.pipeline.routed_records import Places, RouteTarget
 from tailrace.pipeline.steps import EvaluatedStep
-from tailrace.sql.routes.evaluation import RouteEvaluator, RouteOutcome, analyzed_route
+from tailrace.sql.routes.evaluation import RouteEvaluator, RouteOutcome
 from tailrace.wire.routing import partition_key
-
-
-def targets_of(plan: RoutingPlan) -> list[RouteTarget]:
-    """Return what tasks have to know of the routes of a plan."""
-    return [
-        RouteTarget(route.id, route.topic, route.topic_name, route.table_name, route.payload, bits, analyzed_route(route))
-        for route, bits in zip(plan.routes, plan.bits, strict=True)
-    ]
 
 
 class PythonConditions:

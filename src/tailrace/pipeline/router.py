@@ -30,11 +30,11 @@ from tailrace.pipeline.connection import RETRY_SECONDS, ServerAddress, ServerCon
 from tailrace.pipeline.errors import PipelineError
 from tailrace.pipeline.lease import RouterLease, error_line
 from tailrace.pipeline.plan import CellSlots, RoutingPlan, slots_of
-from tailrace.pipeline.python_conditions import targets_of
 from tailrace.pipeline.routed_records import RouteTarget
 from tailrace.pipeline.routed_steps import STAGED_SCHEMA, stage_routed
 from tailrace.pipeline.session import worker_failure
 from tailrace.pipeline.staging import StagedTask, publish
+from tailrace.sql.routes.check import analyzed_route
 
 _log = logging.getLogger("tailrace.pipeline")
 
@@ -193,7 +193,7 @@ class Router:
             if not self._slots.cover(slots_of(routes)):
                 raise _OtherCellsError("routes name cells that this query does not read; the next query will")
             self._plan = RoutingPlan(routes, self._slots)
-            self._targets = targets_of(self._plan)
+            self._targets = _targets(self._plan)
         return self._plan
 
     def _stage(self) -> Callable[..., Iterator[object]]:
@@ -253,6 +253,14 @@ class _OtherCellsError(Exception):
 
 def _fetch_routes(connection: ServerConnection) -> list[Route]:
     return connection.get("/api/pipelines/router/routes", list[Route])
+
+
+def _targets(plan: RoutingPlan) -> list[RouteTarget]:
+    """Return what tasks have to know of the routes of a plan."""
+    return [
+        RouteTarget(route.id, route.topic, route.topic_name, route.table_name, route.payload, bits, analyzed_route(route))
+        for route, bits in zip(plan.routes, plan.bits, strict=True)
+    ]
 
 
 def _memory() -> str | None:

@@ -16,9 +16,10 @@ from tailrace.pipeline.plan import FAILED, MATCHED, RouteBits, bits_of
 from tailrace.pipeline.python_conditions import PythonConditions
 from tailrace.pipeline.routed_records import RouteTarget
 from tailrace.pipeline.steps import CHANGES, EvaluatedStep
+from tailrace.sql.routes.check import analyzed_route
 from tailrace.sql.routes.compile import compile_for_spark
 from tailrace.sql.routes.dry_run import dry_run
-from tailrace.sql.routes.evaluation import AnalyzedRoute, RouteOutcome, analyzed_route
+from tailrace.sql.routes.evaluation import AnalyzedRoute, RouteOutcome
 from tailrace.wire.routing import ChangeEvent, partition_key
 from tests.support.route_cases import TABLE, Images, checked, event, row
 

@@ -3,11 +3,15 @@
 import hashlib
 import os
 import time
+from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 from tailrace.sql.evaluation.functions import Entry, EvaluationError, Function, check_length, coded
 from tailrace.sql.functions import byte_functions
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_GREGORIAN = datetime(1582, 10, 15, tzinfo=UTC)
+"""From when on UUIDs of version 1 count."""
 _ENCODINGS = frozenset(("utf8", "utf-8", "unicode"))
 
 
@@ -53,6 +57,14 @@ def _uuid_version(value: UUID) -> int | None:
     return value.version
 
 
+def _uuid_timestamp(value: UUID) -> datetime | None:
+    """Return the time that a UUID of version 1 or 7 was made."""
+    version = _uuid_version(value)
+    if version == 1:
+        return _GREGORIAN + timedelta(microseconds=value.time // 10)
+    return _EPOCH + timedelta(milliseconds=value.int >> 80) if version == 7 else None
+
+
 def _hash(name: str) -> Function:
     return lambda value: byte_functions.hash_of(value, name)
 
@@ -91,4 +103,5 @@ BYTES: dict[str, Entry] = {
     "uuidv4()": uuid4,
     "uuidv7()": _uuid7,
     "uuid_extract_version(uuid)": _uuid_version,
+    "uuid_extract_timestamp(uuid)": _uuid_timestamp,
 }

@@ -89,9 +89,18 @@ def _to_integer(source: SqlType, target: SqlType) -> Function | None:
         return lambda value: fit(_whole(value, target))
     if source.name == "bool" and target.name == "int4":
         return int
+    if source.name == "bytea":
+        return lambda value: _integer_of_bytes(value, target)
     if source.name == "jsonb":
         return lambda text: fit(int(_json_number(text, target).to_integral_value(rounding=ROUND_HALF_UP)))
     return None
+
+
+def _integer_of_bytes(value: bytes, target: SqlType) -> int:
+    size = _INTEGER_BYTES[target.name]
+    if len(value) > size:
+        raise EvaluationError("22003", f"{target} out of range")
+    return int.from_bytes(value.rjust(size, b"\0"), signed=True)
 
 
 def _whole(value: Decimal, target: SqlType) -> int:
@@ -212,7 +221,9 @@ def time_of(microseconds: int) -> time:
     return time(seconds // 3600, seconds // 60 % 60, seconds % 60, micro)
 
 
+_INTEGER_BYTES = {"int2": 2, "int4": 4, "int8": 8}
 _CASTS: dict[tuple[str, str], Function] = {
+    **{(name, "bytea"): lambda value, size=size: value.to_bytes(size, signed=True) for name, size in _INTEGER_BYTES.items()},
     ("int4", "bool"): bool,
     ("jsonb", "bool"): _json_as_boolean,
     ("date", "timestamp"): date_as_timestamp,

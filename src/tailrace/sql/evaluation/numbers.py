@@ -141,6 +141,18 @@ def float_power(a: float, b: float) -> float:
     return result
 
 
+def _endless(operate: Callable[[float], float]) -> Function:
+    """Return a function that is infinite where it would overflow."""
+
+    def function(value: float) -> float:
+        try:
+            return operate(value)
+        except OverflowError:
+            return math.copysign(math.inf, operate(math.copysign(1.0, value)))
+
+    return function
+
+
 def _of_float(operate: Callable[[float], float], *, can_underflow: bool = False) -> Function:
     def function(value: float) -> float:
         try:
@@ -307,8 +319,11 @@ NUMBERS: dict[str, Entry] = expanded(
         "acos(float8)": _of_float(math.acos),
         "atan(float8)": _of_float(math.atan),
         "atan2(float8, float8)": math.atan2,
-        "sinh(float8)": _of_float(math.sinh),
-        "cosh(float8)": _of_float(math.cosh),
+        "sinh(float8)": _endless(math.sinh),
+        "cosh(float8)": _endless(math.cosh),
+        "asinh(float8)": math.asinh,
+        "acosh(float8)": _of_float(math.acosh),
+        "atanh(float8)": _of_float(lambda value: math.copysign(math.inf, value) if abs(value) == 1 else math.atanh(value)),
         "tanh(float8)": _of_float(math.tanh),
         "degrees(float8)": lambda value: _float_quotient(value, 0.0174532925199432957692),
         "radians(float8)": lambda value: _float_product(value, 0.0174532925199432957692),

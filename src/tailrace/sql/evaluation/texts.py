@@ -185,6 +185,8 @@ _TEXT_ENTRIES: dict[str, Entry] = {
     "substr(text, int4)": _part,
     "substr(text, int4, int4)": _part,
     "overlay(text, text, int4)": _overlay,
+    "overlay(bytea, bytea, int4)": _overlay,
+    "overlay(bytea, bytea, int4, int4)": _overlay,
     "overlay(text, text, int4, int4)": _overlay,
     "left(text, int4)": _left,
     "right(text, int4)": _right,

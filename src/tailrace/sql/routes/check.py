@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from tailrace.model.errors import LimitExceededError, SqlError, UnsupportedSqlError
 from tailrace.model.limits import Limits
-from tailrace.model.route import Operation
+from tailrace.model.route import Operation, Route
 from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import ColumnType, Table
 from tailrace.sql.analysis.errors import SYNTAX_ERROR, UNDEFINED_FUNCTION, AnalysisError, UnsupportedError
@@ -20,11 +20,9 @@ from tailrace.sql.analysis.scope import Scope
 from tailrace.sql.analysis.tree import Aggregate, ColumnReference, CurrentTime, Expression, Logical
 from tailrace.sql.analysis.types import of_column
 from tailrace.sql.grammar.expressions import located_error, parse_tree
+from tailrace.sql.routes.evaluation import NEW, OLD, ROW, AnalyzedRoute, check_evaluable
 from tailrace.sql.statements import ExpressionText
 
-NEW, OLD, ROW = 1, 2, 3
-"""The numbers of the relations that columns belong to: the row after the change, the one before it, and the one of both that
-the operation leaves or removes."""
 _MAX_DEPTH = 60
 _TOKENS_PER_EXPRESSION = 4
 _VOLATILE_FUNCTIONS = frozenset(
@@ -104,6 +102,24 @@ def analyze_route(
 
     found = [located(text, partial(analyzed, text)) for text in texts]
     return CheckedRoute(found[-1] if where is not None else None, tuple(found[: len(partition_by)]), texts)
+
+
+def analyzed_route(route: Route) -> AnalyzedRoute | None:
+    """Return what Python evaluates of a stored route; `None` if Spark alone does."""
+    texts = route.sql.python
+    if texts is None:
+        return None
+    where = None if texts.where is None else ExpressionText(texts.where)
+    keys = [ExpressionText(text) for text in texts.partition_by]
+    checked = analyze_route(where, keys, route.operations, route.table_name, texts.columns, has_snapshot=route.snapshot)
+    return AnalyzedRoute(texts.columns, conjuncts_of(checked.where), texts.conjuncts, checked.keys, texts.has_own_keys)
+
+
+def check_supported(checked: CheckedRoute) -> None:
+    """Raise an error with its position if Python can't evaluate a part of the route."""
+    nodes = [*checked.keys, *_given(checked.where)]
+    for node, text in zip(nodes, checked.texts, strict=True):
+        located(text, partial(check_evaluable, node))
 
 
 def _given(found: Found | None) -> list[Found]:

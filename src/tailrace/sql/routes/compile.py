@@ -12,8 +12,8 @@ from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.tree import ColumnReference, Expression
 from tailrace.sql.analysis.types import digits_of, of_column
 from tailrace.sql.grammar.expressions import index_in
-from tailrace.sql.routes.check import NEW, OLD, CheckedRoute, columns_of, conjuncts_of, located
-from tailrace.sql.routes.evaluation import check_supported
+from tailrace.sql.routes.check import CheckedRoute, check_supported, columns_of, conjuncts_of, located
+from tailrace.sql.routes.evaluation import NEW, OLD
 from tailrace.sql.spark.casts import PLAIN_SCALE
 from tailrace.sql.spark.render import CompiledExpression, SparkRenderer, any_of, connected, null_if
 from tailrace.sql.spark.templates import fixed_type, has_fixed_scale, spark_identifier, spark_type

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from tailrace.model.errors import QueryLimitError
 from tailrace.model.limits import Limits
 from tailrace.model.table import Table
-from tailrace.sql.routes.check import CheckedRoute, conjuncts_of
-from tailrace.sql.routes.evaluation import AnalyzedRoute, RouteEvaluator, RouteOutcome, check_supported
+from tailrace.sql.routes.check import CheckedRoute, check_supported, conjuncts_of
+from tailrace.sql.routes.evaluation import AnalyzedRoute, RouteEvaluator, RouteOutcome
 from tailrace.wire.routing import ChangeEvent
 
 

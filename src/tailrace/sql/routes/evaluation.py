@@ -15,7 +15,6 @@ from uuid import UUID
 import msgspec
 
 from tailrace.model.errors import CorruptBatchError
-from tailrace.model.route import Route
 from tailrace.model.table import ColumnType
 from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
 from tailrace.sql.analysis.tree import Call, ColumnReference, Constant, Expression, Logical
@@ -24,10 +23,11 @@ from tailrace.sql.evaluation.casts import as_real
 from tailrace.sql.evaluation.evaluator import Evaluate, compile_expression
 from tailrace.sql.evaluation.functions import EvaluationError
 from tailrace.sql.evaluation.patterns import PATTERNS
-from tailrace.sql.routes.check import NEW, OLD, ROW, CheckedRoute, analyze_route, conjuncts_of, located
-from tailrace.sql.statements import ExpressionText
 from tailrace.wire.routing import KeyValue
 
+NEW, OLD, ROW = 1, 2, 3
+"""The numbers of the relations that columns belong to: the row after the change, the one before it, and the one of both that
+the operation leaves or removes."""
 _BOOL = SqlType("bool")
 
 
@@ -54,23 +54,10 @@ class RouteOutcome(NamedTuple):
 _FAILED = RouteOutcome(None, True, ())
 
 
-def analyzed_route(route: Route) -> AnalyzedRoute | None:
-    """Return what Python evaluates of a stored route; `None` if Spark alone does."""
-    texts = route.sql.python
-    if texts is None:
-        return None
-    where = None if texts.where is None else ExpressionText(texts.where)
-    keys = [ExpressionText(text) for text in texts.partition_by]
-    checked = analyze_route(where, keys, route.operations, route.table_name, texts.columns, has_snapshot=route.snapshot)
-    return AnalyzedRoute(texts.columns, conjuncts_of(checked.where), texts.conjuncts, checked.keys, texts.has_own_keys)
-
-
-def check_supported(checked: CheckedRoute) -> None:
-    """Raise an error with its position if Python can't evaluate a part of the route."""
-    nodes = [*checked.keys, *([checked.where] if checked.where is not None else [])]
-    for node, text in zip(nodes, checked.texts, strict=True):
-        located(text, partial(compile_expression, node, _CellLayout(nodes), in_any_order=True))
-        located(text, partial(_check_patterns, node))
+def check_evaluable(node: Expression) -> None:
+    """Raise `UnsupportedError` if Python can't evaluate an expression."""
+    compile_expression(node, _CellLayout([node]), in_any_order=True)
+    _check_patterns(node)
 
 
 def _check_patterns(node: Expression) -> None:

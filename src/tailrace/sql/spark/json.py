@@ -5,11 +5,11 @@ keep, so `->>` fails on them; texts, whole numbers and booleans are as in Postgr
 that can't be such a text, or tested for null, another text stands for it and nothing fails.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeGuard
 
 from tailrace.sql.analysis.errors import UnsupportedError
-from tailrace.sql.analysis.tree import Call, Constant, Expression, NullTest
+from tailrace.sql.analysis.tree import ArrayOf, Call, Constant, Expression, NullTest
 from tailrace.sql.spark.templates import Rendered, SparkTemplate, Template, constant_of, spark_string
 
 _KEPT = ("STRING", "BIGINT", "BOOLEAN", "VOID")
@@ -121,7 +121,43 @@ def _kind(arguments: Sequence[str], call: Call) -> Rendered:
     return f"CASE {' '.join(kinds)} WHEN {schema} IS NOT NULL THEN 'number' END"
 
 
+def _has_keys(word: str) -> Callable[[Sequence[str], Call], Rendered]:
+    """Return the template of a test for keys. What is no object can have texts instead, which Spark does not look for."""
+
+    def render(arguments: Sequence[str], call: Call) -> Rendered:
+        keys = [str(name) for name in _constants(call.arguments[1]) if name is not None]
+        found = [f"variant_get({arguments[0]}, {spark_string('$' + _key(key, call))}) IS NOT NULL" for key in keys]
+        if not found:
+            raise UnsupportedError("in a route the keys of JSON must not be none", call.location)
+        value = f"CASE WHEN {arguments[0]} IS NOT NULL THEN {f' {word} '.join(found)} END"
+        return SparkTemplate(f"({value})", failure=_is_other_than("OBJECT", arguments[0]))
+
+    return render
+
+
+def _constants(node: Expression) -> list[object]:
+    if isinstance(node, ArrayOf):
+        return [constant_of(item, "a key of JSON") for item in node.items]
+    value = constant_of(node, "a key of JSON")
+    return value if isinstance(value, list) else [value]
+
+
+def _length(arguments: Sequence[str], call: Call) -> Rendered:
+    value = f"size(try_variant_get({arguments[0]}, '\\u0024', 'array<variant>'))"
+    return SparkTemplate(
+        f"CASE WHEN {arguments[0]} IS NOT NULL THEN {value} END", failure=_is_other_than("ARRAY", arguments[0])
+    )
+
+
+def _is_other_than(kind: str, text: str) -> str:
+    return f"coalesce(NOT schema_of_variant({text}) RLIKE '^{kind}', FALSE)"
+
+
 JSON: dict[str, Template] = {
+    "jsonb ? text": _has_keys("OR"),
+    "jsonb ?| text[]": _has_keys("OR"),
+    "jsonb ?& text[]": _has_keys("AND"),
+    "jsonb_array_length(jsonb)": _length,
     "jsonb -> text": _found,
     "jsonb -> int4": _found,
     "jsonb #> text[]": _found,

@@ -4,12 +4,13 @@ What is computed stays within the years 1 to 9999, or fails. Intervals are const
 compared, and constant ones can be added.
 """
 
+import re
 from collections.abc import Callable, Sequence
 
 from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.interval_texts import Interval
 from tailrace.sql.analysis.tree import Call, Constant, Expression
-from tailrace.sql.spark.templates import Rendered, Template, constant_of, fails, time_field, type_of
+from tailrace.sql.spark.templates import Rendered, Template, constant_of, fails, spark_string, time_field, type_of
 
 _DAY_MICROSECONDS = 86_400_000_000
 _MAX_DAYS = 4_000_000
@@ -107,6 +108,25 @@ def _days_added(sign: str) -> Callable[[Sequence[str], Call], Rendered]:
     return render
 
 
+_FORMAT_FIELDS = {"YYYY": "yyyy", "MM": "MM", "DD": "dd", "HH24": "HH", "MI": "mm", "SS": "ss"}
+_FORMAT = re.compile(rf'({"|".join(_FORMAT_FIELDS)})|([-/ :.,_]+)|"([-/ :.,_A-Za-z]*)"', re.IGNORECASE)
+_OTHER_FIELDS = ("DDD", "SSSS")
+"""Fields that begin like two of the others."""
+
+
+def _formatted(arguments: Sequence[str], call: Call) -> Rendered:
+    """Render `to_char` with the fields that are numbers of a fixed width."""
+    text = str(constant_of(call.arguments[1], "the format of to_char"))
+    parts = list(_FORMAT.finditer(text))
+    is_known = "".join(part[0] for part in parts) == text and not any(name in text.upper() for name in _OTHER_FIELDS)
+    if not is_known or not text:
+        raise UnsupportedError(
+            f"in a route to_char can have the fields {', '.join(_FORMAT_FIELDS)}, signs and quoted letters", call.location
+        )
+    pattern = "".join(_FORMAT_FIELDS[part[1].upper()] if part[1] else f"'{part[2] or part[3]}'" for part in parts)
+    return f"date_format({arguments[0]}, {spark_string(pattern)})"
+
+
 def _in_utc(arguments: Sequence[str], call: Call) -> Rendered:
     zone = str(constant_of(call.arguments[0], "a time zone"))
     if zone.upper() not in ("UTC", "Z", "ETC/UTC", "GMT"):
@@ -140,5 +160,6 @@ for _name in ("timestamp", "timestamptz"):
         f"extract(text, {_name})": _extracted,
         f"isfinite({_name})": "CASE WHEN {0} IS NOT NULL THEN TRUE END",
         f"date_part(text, {_name})": _extracted,
+        f"to_char({_name}, text)": _formatted,
         f"date_trunc(text, {_name})": _truncated,
     }

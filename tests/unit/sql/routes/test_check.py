@@ -91,7 +91,9 @@ def test_what_has_no_one_meaning_is_refused(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("to_char(ts, 'YYYY') = '2026'", "a route can't use the function to_char(timestamp with time zone, text)"),
+        ("to_char(ts, 'Mon YYYY') = 'Jan 2026'", "in a route to_char can have the fields YYYY, MM, DD, HH24, MI, SS"),
+        ("to_char(ts, 'DDDD') = '0313'", "in a route to_char can have the fields"),
+        ("initcap(name) = 'Abc'", "a route can't use the function initcap(text)"),
         ("name LIKE name", "in a route the pattern of LIKE must be a constant"),
         ("name ILIKE 'é%'", "in a route ILIKE can only have letters of ASCII"),
         ("j = '{}'", "a route can't use"),
