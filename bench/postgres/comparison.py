@@ -36,6 +36,8 @@ _MOST_SMALL_MS = 2
 _SMALL_ROWS = 1_000
 _SMALL_ANSWER = 10
 _GROUP_TABLE = "SELECT k, sum(x) FROM bench.facts GROUP BY k ORDER BY k"
+_PROBE = "SELECT count(*) FROM bench.facts WHERE x = -1"
+"""A scan of the table, which SQLite needs long for and a columnar copy not."""
 _GROUP_TOPIC = "SELECT value ->> 'k', sum((value ->> 'x')::bigint) FROM bench.events GROUP BY 1 ORDER BY 1"
 _GROUP_EVENTS = "SELECT value ->> 'k', sum((value ->> 'x')::bigint) FROM events GROUP BY 1 ORDER BY 1"
 
@@ -153,7 +155,6 @@ def _load(server: HttpServer, connection: Any, ask: Ask, rows: int, records: int
     connection.execute("VACUUM ANALYZE facts, events")
     table = [tuple(map(int, row)) for row in connection.execute("SELECT k, sum(x) FROM facts GROUP BY k ORDER BY k").fetchall()]
     topic = [(str(k), int(x)) for k, x in connection.execute(_GROUP_EVENTS).fetchall()]
-    ask(_GROUP_TABLE)
     _await_copy(ask, rows)
     settle_disk()
     return _Expected(table, topic)
@@ -178,7 +179,7 @@ def _await_copy(ask: Ask, rows: int) -> None:
     until = time.monotonic() + _COPY_SECONDS + rows / _COPIED_A_SECOND
     while time.monotonic() < until:
         began = time.monotonic()
-        ask(_GROUP_TABLE)
+        ask(_PROBE)
         times.append(time.monotonic() - began)
         if len(times) > 3 and max(times[-3:]) < 0.3 * times[0]:
             return

@@ -106,14 +106,18 @@ class TableRelation:
     def batches(self) -> Iterator[pa.RecordBatch]:
         count = 0
         before = getattr(self.reader, "steps", 0)
+        is_long = False
         for rows in self.reader.read(self.sql, self.values, sized_columns(self._columns)):
-            if not self._columns:
-                count = int(str(rows[0][0]))
+            count = count + len(rows) if self._columns else int(str(rows[0][0]))
+            if not is_long and (count >= _MANY_ROWS or getattr(self.reader, "steps", 0) - before >= _MANY_STEPS):
+                # Not at the end, because this query may be stopped before it, and so may all that follow.
+                is_long = True
+                self._on_many_rows()
+            if self._columns:
+                yield batch_of(self._columns, rows, self.schema)
+            else:
                 yield from counted_batches(count)
-                continue
-            count += len(rows)
-            yield batch_of(self._columns, rows, self.schema)
-        if count >= _MANY_ROWS or getattr(self.reader, "steps", 0) - before >= _MANY_STEPS:
+        if not is_long and getattr(self.reader, "steps", 0) - before >= _MANY_STEPS:
             self._on_many_rows()
 
 
