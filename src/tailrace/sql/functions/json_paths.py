@@ -50,7 +50,7 @@ class JsonPath(str):
     def of(cls, base: str, steps: tuple[str, ...], *, is_text: bool) -> "JsonPath":
         general = _extracted(base, steps, is_text=is_text)
         field = _field(base, steps) if is_text else None
-        made = cls(general if field is None else f"(CASE WHEN {field.doubtful} THEN {general} ELSE {field.text} END)")
+        made = cls(general if field is None else f"coalesce({field.text}, CASE WHEN {field.doubtful} THEN {general} END)")
         made.base, made.steps, made.is_text = base, steps, is_text
         return made
 
@@ -62,8 +62,8 @@ class JsonPath(str):
         field = _field(self.base, self.steps) if self.is_text else None
         if field is not None:
             plain = f"{_NATIVE_CASTS[target.name]}({field.text})"
-            is_plain = f"NOT {field.doubtful} AND ({plain} IS NOT NULL OR {field.text} IS NULL)"
-            return f"(CASE WHEN {is_plain} THEN {plain} ELSE {general} END)"
+            is_other = f"{field.doubtful} OR {field.text} IS NOT NULL"
+            return f"coalesce({plain}, CASE WHEN {is_other} THEN {general} END)"
         source, checks = _source(self.base, self.steps)
         value = f"try(json_extract_string({source}, {native}))"
         if not self.is_text:
@@ -76,7 +76,7 @@ class JsonPath(str):
 
 
 class _RecordField(NamedTuple):
-    """A column that has a field of a record's text where `doubtful` is false."""
+    """A column that has a field of a record's text where `doubtful` is false, and null elsewhere."""
 
     text: str
     doubtful: str
