@@ -21,10 +21,14 @@ values = st.recursive(
 rows = st.none() | st.dictionaries(st.sampled_from(["id", "old", "new", '"', "\\"]), values, max_size=4)
 
 
-@given(st.lists(st.tuples(rows, rows), min_size=1, max_size=20))
-def test_images_are_the_bytes_of_the_event(images: list[tuple[dict[str, object] | None, dict[str, object] | None]]) -> None:
+@given(st.lists(st.tuples(rows, rows), min_size=1, max_size=20), st.sampled_from([{}, {"schema_version": 12}]))
+def test_images_are_the_bytes_of_the_event(
+    images: list[tuple[dict[str, object] | None, dict[str, object] | None]], version: dict[str, int]
+) -> None:
     events = [
-        msgspec.json.encode({"op": "update", "key": {"id": '},"new":{'}, "old": old, "new": new, "ts": 17, "tx": "1"})
+        msgspec.json.encode(
+            {"op": "update", **version, "key": {"id": '},"new":{'}, "old": old, "new": new, "ts": 17, "tx": "1"}
+        )
         for old, new in images
     ]
     found = row_images(pa.array(events, pa.binary()))

@@ -174,6 +174,12 @@ def test_the_fast_path_encodes_the_same_bytes(
     assert fast_encode_batch(uniform, timestamp) == encode_batch(records)
 
 
+def test_the_fast_path_takes_records_without_a_key() -> None:
+    headers = [("op", b"truncate")]
+    records = [Record(b"k", b"v", (), 5), Record(None, b"all", headers, 5)]
+    assert fast_encode_batch([(b"k", b"v", b"\0"), (None, b"all", encode_headers(headers))], 5) == encode_batch(records)
+
+
 def test_the_fast_path_numbers_records_beyond_the_short_varints() -> None:
     records = [Record(b"", b"", (), 5)] * 9000
     assert fast_encode_batch([(b"", b"", b"\0")] * 9000, 5) == encode_batch(records)

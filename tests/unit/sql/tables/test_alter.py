@@ -20,6 +20,7 @@ from tailrace.model.errors import (
     UnsupportedSqlError,
 )
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
+from tailrace.model.table import Table
 from tailrace.sql.parse import parse
 from tailrace.sql.routes.statements import RouteHandler
 from tailrace.sql.statements import AddSourceStatement
@@ -518,3 +519,34 @@ async def test_a_snapshot_that_runs_goes_on_with_what_is_there(tmp_path: Path, t
         else:
             assert ids == [*range(40), 99] or ids == [*range(40)]
             assert [list(event["new"]) for event in reads] == sorted([list(event["new"]) for event in reads])
+
+
+@on_loop
+async def test_forty_clients_alter_a_table_one_after_another(tmp_path: Path) -> None:
+    async with running_tables(tmp_path) as sql:
+        await sql.run("CREATE TABLE t (id integer PRIMARY KEY)")
+        texts = [f"ALTER TABLE t ADD COLUMN c{number // 2} integer DEFAULT {number}" for number in range(40)]
+        answers = await asyncio.gather(*map(sql.run, texts), return_exceptions=True)
+        refused = [answer for answer in answers if isinstance(answer, SqlError)]
+        assert [error.sqlstate for error in refused] == ["42701"] * 20
+        assert sql.broker.tables.get("t").schema_version == 21
+        await sql.run("INSERT INTO t (id) VALUES (1)")
+        assert len((await sql.rows(ALL))[0]) == 21
+
+
+@on_loop
+async def test_rows_of_a_table_that_was_made_again_are_not_taken_for_those_of_the_dropped_one(tmp_path: Path) -> None:
+    async with running_tables(tmp_path) as sql:
+        await sql.run("CREATE TABLE t (id integer PRIMARY KEY, a text)")
+        old = sql.broker.tables.get("t")
+        await sql.run("DROP TABLE t")
+        await sql.run("CREATE TABLE t (id integer PRIMARY KEY, a text)")
+        with pytest.raises(TableAlteredError):
+            await sql.tables.read_rows('SELECT "a" FROM "t"', (), old)
+
+
+def test_a_definition_of_an_older_log_has_version_1() -> None:
+    column = {"name": "id", "type": {"kind": "integer"}, "nullable": False}
+    older = {"id": 1, "name": "t", "columns": [column], "primary_key": ["id"], "changes": 2, "created_ms": 3}
+    table = msgspec.msgpack.decode(msgspec.msgpack.encode(older), type=Table)
+    assert (table.schema_version, table.history) == (1, ())
