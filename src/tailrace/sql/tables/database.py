@@ -1,14 +1,12 @@
-"""Connections to the SQLite file of the tables: how they are opened, what a statement may do, and what its errors mean.
+"""Connections to the SQLite file of the tables: how they are opened, and what their errors mean.
 
 `tables.db` uses WAL mode with `synchronous = NORMAL`: commits do not sync, so a power failure can lose the newest of them but
 never corrupts the file. The log has those changes, and opening applies them again. Pages have checksums; see `table_file`.
 
-Statements are translated before they get here, and an authorizer denies everything that a translation could miss: other files,
-pragmas, extensions, internal tables. No text of a user reaches SQLite.
+SQLite gets a few statements of our own with bound values. No text of a user reaches it.
 """
 
 import logging
-import re
 from contextlib import suppress
 
 import apsw
@@ -24,7 +22,6 @@ from tailrace.model.errors import (
     StorageFullError,
     TablesDamagedError,
     TailraceError,
-    UnsupportedSqlError,
 )
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.sql.tables.table_file import (
@@ -53,11 +50,6 @@ _PROGRAM_STEPS = 1_000_000
 _COMPOUND_SELECTS = 100
 
 _log = logging.getLogger(__name__)
-
-_UNIQUE = re.compile(r"UNIQUE constraint failed: (.*)")
-_UNKNOWN_COLUMN = re.compile(r"no such column: \"?([^\"]*)\"?( - should this be .*)?")
-_UNKNOWN_FUNCTION = re.compile(r"no such function: (.*)")
-_NOT_NULL = re.compile(r"NOT NULL constraint failed: (.*)")
 
 
 def make_database(file: TableFile, limits: Limits) -> apsw.Connection:
@@ -187,7 +179,7 @@ def failure_of(error: Exception, limits: Limits) -> TailraceError:
     text = str(error)
     match error:
         case apsw.ConstraintError():
-            return _constraint(text)
+            return ConstraintError(text)
         case apsw.InterruptError():
             return QueryLimitError(
                 f"the statement ran longer than query_seconds allows ({limits.query_seconds} s); read or change fewer rows"
@@ -198,8 +190,6 @@ def failure_of(error: Exception, limits: Limits) -> TailraceError:
             )
         case apsw.TooBigError():
             return LimitExceededError(f"a value is larger than frame_bytes allows ({limits.frame_bytes}); store a smaller one")
-        case apsw.AuthError() | apsw.SQLError() if "not authorized" in text or "prohibited" in text:
-            return UnsupportedSqlError(f"the statement is not allowed: {text}")
         case apsw.FullError():
             return StorageFullError(f"the disk of the tables is full: {text}; nothing was written")
         case apsw.IOError() | apsw.CantOpenError():
@@ -211,25 +201,6 @@ def failure_of(error: Exception, limits: Limits) -> TailraceError:
         case UnicodeEncodeError():
             return SqlError("a string is not valid Unicode; send it as bytes")
         case apsw.Error():
-            return SqlError(_converted_message(text))
+            return SqlError(text)
     _log.error("Unexpected internal error in a statement.", exc_info=error)
     return TailraceError(f"unexpected internal error, {type(error).__name__}; the log of the server has the details")
-
-
-def _converted_message(text: str) -> str:
-    function = _UNKNOWN_FUNCTION.fullmatch(text)
-    if function is not None:
-        return f"there is no function {function[1].lower()}"
-    said = text if text[:2].isupper() else text[:1].lower() + text[1:]
-    return _UNKNOWN_COLUMN.sub(r"there is no column \1", said)
-
-
-def _constraint(text: str) -> ConstraintError:
-    unique = _UNIQUE.fullmatch(text)
-    if unique is not None:
-        names = [name.rpartition(".")[2] for name in unique[1].split(", ")]
-        return ConstraintError(f"a row with this {', '.join(names)} already exists; use ON CONFLICT to say what to do then")
-    null = _NOT_NULL.fullmatch(text)
-    if null is not None:
-        return ConstraintError(f"column {null[1].rpartition('.')[2]!r} can't be null")
-    return ConstraintError(text)

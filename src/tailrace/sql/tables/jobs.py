@@ -229,7 +229,9 @@ class JobQueue:
                 )
             if isinstance(job, WriteJob):
                 job.submitted = self._clock.monotonic()
-                job.is_long = job.size > _LONG_BYTES
+                # Queries take longer than the first time slice of a transaction.
+                has_queries = any(isinstance(one, Write) and one.queries is not None for one in job.statements)
+                job.is_long = has_queries or job.size > _LONG_BYTES
             self._put(job)
             self._changed.notify()
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from tailrace.model.errors import SqlError, UnknownTableError, UnsupportedSqlError
 from tailrace.model.table import Table
 from tailrace.sql.analysis.errors import UNDEFINED_TABLE, AnalysisError, UnsupportedError
@@ -22,6 +24,7 @@ class PlannedWrite(NamedTuple):
 
     table: Table
     write: Write
+    """The statement without what belongs to one request."""
 
 
 Program = PlainInsert | PlannedWrite
@@ -32,7 +35,7 @@ def program_of(write: Write, find: FindTable) -> Program:
     table = find(write.target)
     if table is None:
         raise SqlError(f"there is no table {write.target!r} to write to", *write.position_of(write.target_location))
-    return plain_insert(write, table) or PlannedWrite(table, write)
+    return plain_insert(write, table) or PlannedWrite(table, msgspec.structs.replace(write, queries=None, rows=None))
 
 
 class PlanCache:

@@ -297,7 +297,7 @@ class WriterConnection:
             rows = program.stored_rows(given, context.defaults, now)
             insert_rows(context, program.sql, rows)
             return Result(status=f"INSERT {len(rows)}", affected=len(rows))
-        return self._run_plans(program, context, given, now)
+        return self._run_plans(statement, program, context, given, now)
 
     def _truncate(self, statement: TruncateStatement) -> Result:
         """Remove all rows of the tables, of which each gets one event."""
@@ -311,9 +311,10 @@ class WriterConnection:
             self.recorder.truncated(self._catalog.events[table.name])
         return Result(status="TRUNCATE TABLE")
 
-    def _run_plans(self, program: PlannedWrite, context: WriteContext, given: Sequence[Parameters], now: datetime) -> Result:
+    def _run_plans(
+        self, write: Write, program: PlannedWrite, context: WriteContext, given: Sequence[Parameters], now: datetime
+    ) -> Result:
         """Run a planned statement once for each set of parameters."""
-        write = program.write
         cache = self._catalog.plans(program)
         affected = 0
         rows: list[tuple[object, ...]] = []
