@@ -402,7 +402,7 @@ class StatementEngine:
                 write.line,
                 write.column,
             )
-        if self._broker.topics.find(write.target) is None:
+        if self._broker.topics.find_folded(write.target) is None:
             hint = did_you_mean(write.target, tables_and_topics(self._broker))
             position = write.position_of(write.target_location)
             raise UnknownTableError(f"there is no table or topic {write.target!r}{hint}", *position)

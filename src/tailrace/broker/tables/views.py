@@ -103,7 +103,8 @@ class ViewDefinitions:
             if any(source.topic == topic_id and column in source.used for source in view.sources)
         ]
         if users:
-            raise _depended_on(f"column {column}", users)
+            listed = ", ".join(repr(view.name) for view in users)
+            raise DependentViewsError(f"column {column!r} is used by views ({listed}); drop them first")
 
     async def create(
         self,

@@ -128,6 +128,17 @@ class TopicRegistry:
         """Return the topic with this name or alias, if there is one."""
         return self._by_name.get(name)
 
+    def find_folded(self, name: str) -> LiveTopic | None:
+        """Return the topic with this name or alias, or the only one whose name or alias is this in lower case.
+
+        SQL folds names without quotes, and topics may have capitals.
+        """
+        live = self._by_name.get(name)
+        if live is not None:
+            return live
+        found = {id(one): one for known, one in self._by_name.items() if known.lower() == name}
+        return next(iter(found.values())) if len(found) == 1 else None
+
     def by_id(self, topic_id: TopicId) -> LiveTopic | None:
         """Return the topic with this internal id, if it still exists."""
         return self._by_id.get(topic_id)

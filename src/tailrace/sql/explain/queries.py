@@ -7,68 +7,59 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from tailrace.model.errors import InvariantError
+from tailrace.model.table import ColumnType
 from tailrace.model.text import counted
 from tailrace.sql.analysis.types import TEXT
+from tailrace.sql.analysis.write_tree import AnalyzedInsert, AnalyzedWrite
 from tailrace.sql.explain.nodes import ExplainedPlan, PlanNode, check_size, duckdb_nodes
-from tailrace.sql.results import Result, RowSink
-from tailrace.sql.select.execution import QueryExecution, ReadTable
+from tailrace.sql.results import Result, ResultColumn, RowSink
+from tailrace.sql.select.execution import QueryExecution, QueryRun, ReadTable
 from tailrace.sql.select.plan import PlannedScan, QueryPlan
 from tailrace.sql.select.sources import ScanBounds, ValueRange
 from tailrace.sql.select.tables import ChangedRowsRelation, RowReader, TableRelation
 from tailrace.sql.select.topics import TopicRelation
 from tailrace.sql.select.worker_protocol import Relation
 from tailrace.sql.select.workers import WorkerProcess
+from tailrace.sql.select.write_queries import WriteExecution, planned_query
+from tailrace.sql.tables.assignments import parameter_type
 from tailrace.sql.tables.values import StoredValue, shown
 
 _SHOWN_PARTITIONS = 16
+_COLUMNS = tuple(ResultColumn(name, ColumnType("text")) for name in ("explain_key", "explain_value"))
+"""What DuckDB returns for an EXPLAIN."""
 
 
-class ExplainedQuery(QueryExecution):
-    """A query that is planned, and run if it is to be measured. Its rows are discarded."""
+class MeasuredRun(QueryRun):
+    """Runs queries in a way that tells what each step of them reads. Their rows are discarded."""
 
-    analyze = False
-    _plan: ExplainedPlan | None = None
+    is_measured = False
+    """Whether queries are run."""
     _scans: "Sequence[tuple[PlannedScan, _MeasuredRelation]]" = ()
 
-    def run(self, on_start: Callable[[], None], out: RowSink | None = None) -> Result:
-        self._started = time.perf_counter()
-        return super().run(on_start, out)
-
-    def _most_rows(self) -> int | None:
-        return None
-
-    def _run(
-        self,
-        plan: QueryPlan,
-        read_table: ReadTable,
-        on_start: Callable[[], None],
-        out: RowSink | None,
-        check: Callable[[], None] | None = None,
-    ) -> Result:
-        options = "ANALYZE, FORMAT JSON" if self.analyze else "FORMAT JSON"
-        asked = plan._replace(
-            text=f"EXPLAIN ({options}) {plan.text}", names=("explain_key", "explain_value"), types=(TEXT, TEXT)
+    def _explained(
+        self, plan: QueryPlan, read_table: ReadTable, on_start: Callable[[], None], check: Callable[[], None] | None = None
+    ) -> PlanNode:
+        """Return how a query runs; if it is to be measured, run it."""
+        options = "ANALYZE, FORMAT JSON" if self.is_measured else "FORMAT JSON"
+        text = f"EXPLAIN ({options}) {plan.text}"
+        started = time.perf_counter()
+        result = self._on_worker(
+            plan,
+            read_table,
+            on_start,
+            lambda worker, relations: worker.run(text, relations, _COLUMNS, (TEXT, TEXT), None, self._keep, check),
         )
-        planned = time.perf_counter()
-        result = super()._run(asked, read_table, on_start, None, check)
-        took = (time.perf_counter() - planned) * 1000
+        took = (time.perf_counter() - started) * 1000
         duckdb = [node for row in result.rows for node in duckdb_nodes(str(row[1]))]
         node = PlanNode(
             "Query by DuckDB",
             None,
             {"Output": [f"{name} {kind}" for name, kind in zip(plan.names, plan.types, strict=True)]},
             [*(self._scan_node(scan, relation) for scan, relation in self._scans), *duckdb],
-            rows=duckdb[0].rows if duckdb and self.analyze else None,
-            milliseconds=took if self.analyze else None,
+            rows=duckdb[0].rows if duckdb and self.is_measured else None,
+            milliseconds=took if self.is_measured else None,
         )
-        self._plan = ExplainedPlan(check_size(node), (planned - self._started) * 1000, took if self.analyze else None)
-        return Result()
-
-    def plan(self) -> ExplainedPlan:
-        """Return the plan, after `run`."""
-        if self._plan is None:
-            raise InvariantError("the query was not explained yet")
-        return self._plan
+        return check_size(node)
 
     def _relations(self, plan: QueryPlan, read_table: ReadTable, worker: WorkerProcess) -> dict[str, Relation]:
         found = super()._relations(plan, read_table, worker)
@@ -91,13 +82,67 @@ class ExplainedQuery(QueryExecution):
             node = PlanNode("Read of system table", name, {"Columns": list(scan.columns)})
         else:
             node = PlanNode("Scan of", name, {"Columns": list(scan.columns)})
-        if not self.analyze:
+        if not self.is_measured:
             return node
         return node._replace(
             rows=measured.rows,
             milliseconds=measured.seconds * 1000,
             loops=measured.loops if measured.loops != 1 else None,
         )
+
+
+class ExplainedQuery(MeasuredRun, QueryExecution):
+    """A query that is planned, and run if it is to be measured."""
+
+    _plan: ExplainedPlan | None = None
+
+    def run(self, on_start: Callable[[], None], out: RowSink | None = None) -> Result:
+        self._started = time.perf_counter()
+        return super().run(on_start, out)
+
+    def _most_rows(self) -> int | None:
+        return None
+
+    def _run(
+        self,
+        plan: QueryPlan,
+        read_table: ReadTable,
+        on_start: Callable[[], None],
+        out: RowSink | None,
+        check: Callable[[], None] | None = None,
+    ) -> Result:
+        planned = time.perf_counter()
+        node = self._explained(plan, read_table, on_start, check)
+        took = (time.perf_counter() - planned) * 1000
+        self._plan = ExplainedPlan(node, (planned - self._started) * 1000, took if self.is_measured else None)
+        return Result()
+
+    def plan(self) -> ExplainedPlan:
+        """Return the plan, after `run`."""
+        if self._plan is None:
+            raise InvariantError("the query was not explained yet")
+        return self._plan
+
+
+class ExplainedWriteQueries(MeasuredRun, WriteExecution):
+    """The queries of a write, which are planned but not run."""
+
+    _found_plan: "tuple[AnalyzedWrite, Sequence[PlanNode]] | None" = None
+
+    def run(self, on_start: Callable[[], None], out: RowSink | None = None) -> Result:
+        planner = self._new_planner(self._values)
+        write = planner.analyze_write(list(map(parameter_type, self._values)))
+        queries = [write.query if isinstance(write, AnalyzedInsert) else None, write.computed]
+        plans = [planned_query(planner, query) for query in queries if query is not None]
+        with self._tables(plans) as read_table:
+            self._found_plan = write, [self._explained(plan, read_table, on_start) for plan in plans]
+        return Result()
+
+    def explained(self) -> "tuple[AnalyzedWrite, Sequence[PlanNode]]":
+        """Return the write in its analyzed form and the plans of its queries, after `run`."""
+        if self._found_plan is None:
+            raise InvariantError("the write was not explained yet")
+        return self._found_plan
 
 
 class _MeasuredRelation:

@@ -57,15 +57,20 @@ class ExplainHandler:
         if write.rows is not None:
             params = write.rows
         table = None if self._is_topic(write) else self._broker.tables.get(write.target)
-        sources = await self._sources(write, params, answer)
+        sources: Sequence[PlanNode] = ()
+        is_searched = False
         if table is None:
-            live = self._broker.topics.get(write.target)
+            sources = await self._sources(write, params, answer)
+            live = self._broker.topics.find_folded(write.target) or self._broker.topics.get(write.target)
             rows = counted(len(params), "row") if is_many(params, write) else None
             node = PlanNode("Publish to topic", live.topic.name, {"Rows": rows}, sources)
         else:
-            explained = await asyncio.to_thread(ExplainedWrite, write, params, table)
+            analyzed = None
+            if write.has_queries:
+                analyzed, sources = await self._queries.explain_write(write, params, answer)
+            explained = await asyncio.to_thread(ExplainedWrite, write, params, table, analyzed)
             if explained.search is not None:
-                search = explained.search
+                search, is_searched = explained.search, True
                 steps = await self._tables.read_rows(f"EXPLAIN QUERY PLAN {search.sql}", [None] * search.count, table)
                 details = {**search.node.details, "SQLite": "; ".join(str(row[3]) for row in steps)}
                 sources = [search.node._replace(details=details), *sources]
@@ -77,7 +82,6 @@ class ExplainHandler:
         timing = WriteTiming()
         result = await self._run_write(write, params, answer, timing)
         took = (time.perf_counter() - planned) * 1000
-        is_searched = table is not None and write.kind != "insert"
         measured = node._replace(
             children=[child._replace(rows=result.affected) if is_searched else child for child in node.children],
             rows=result.affected,

@@ -45,7 +45,8 @@ class SearchPlan:
 class ExplainedWrite:
     """A statement that is analyzed but not run."""
 
-    def __init__(self, write: Write, params: Parameters, table: Table) -> None:
+    def __init__(self, write: Write, params: Parameters, table: Table, analyzed: AnalyzedWrite | None = None) -> None:
+        """`analyzed` is the form of a write that has queries."""
         self._table = table
         rows = params if is_many(params, write) or write.rows is not None else [params]
         self._runs = len(rows)
@@ -53,17 +54,13 @@ class ExplainedWrite:
         values = in_order(write, first) if isinstance(first, Mapping | Sequence) else ()
         self.search: SearchPlan | None = None
         """How the rows that are changed are found, unless it is an INSERT."""
-        try:
-            analyzed: AnalyzedWrite | None = _analyzed(write, [parameter_type(value) for value in values], table)
-        except UnsupportedError:
-            analyzed = None
-        if isinstance(analyzed, AnalyzedUpdate | AnalyzedDelete) and analyzed.computed is not None:
-            analyzed = None
-        if isinstance(analyzed, AnalyzedUpdate | AnalyzedDelete):
+        if analyzed is None:
+            analyzed = _analyzed(write, [parameter_type(value) for value in values], table)
+        if isinstance(analyzed, AnalyzedUpdate | AnalyzedDelete) and analyzed.computed is None:
             self.search = SearchPlan(analyzed.where, table, analyzed.target)
         self._kind = _KINDS[write.kind]
         self._details = {
-            **({"Rows": "found by a query"} if analyzed is None else self._described(analyzed)),
+            **self._described(analyzed),
             "Checks": list(checks_of(table)) if write.kind != "delete" else None,
             "Change events": f"one for each row, in topic {CHANGES_PREFIX}{topic_form(table.name)}",
         }
@@ -74,6 +71,8 @@ class ExplainedWrite:
 
     def _described(self, write: AnalyzedWrite) -> dict[str, object]:
         found: dict[str, object] = {}
+        if write.computed is not None and not isinstance(write, AnalyzedInsert):
+            found["Rows"] = "found by the query"
         if isinstance(write, AnalyzedInsert):
             rows = len(write.rows) * self._runs
             found["Rows"] = counted(rows, "row") + " of values" if write.query is None else "those of the query"

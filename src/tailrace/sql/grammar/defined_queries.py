@@ -11,6 +11,8 @@ folded to lower case, as PostgreSQL folds them: ASCII letters only.
 from collections.abc import Sequence
 from typing import NoReturn
 
+import pgparse
+
 from tailrace.model.errors import SqlError, SqlSyntaxError, UnsupportedSqlError
 from tailrace.model.limits import Limits
 from tailrace.sql.grammar.lexer import SqlToken
@@ -150,6 +152,15 @@ def folded(name: str) -> str:
     return "".join(chr(ord(one) + 32) if "A" <= one <= "Z" else one for one in name)
 
 
+def _is_reserved(word: str) -> bool:
+    """Return whether PostgreSQL takes a word only for a keyword."""
+    try:
+        pgparse.parse(f"CREATE VIEW {word} AS SELECT 1")
+    except pgparse.PGQueryError:
+        return True
+    return False
+
+
 class _Reader:
     """Reads the tokens before the query."""
 
@@ -180,7 +191,7 @@ class _Reader:
     def name(self, what: str) -> str:
         parts = [self._part(what)]
         while self.takes_sign("."):
-            parts.append(self._part(f"the rest of {what}"))
+            parts.append(self._part(f"the rest of {what}", may_be_keyword=True))
         return ".".join(parts)
 
     def columns(self) -> tuple[str, ...]:
@@ -222,9 +233,11 @@ class _Reader:
     def refuse(self, message: str) -> NoReturn:
         raise UnsupportedSqlError(message, *position_at(self._source, self._tokens[self._at].start))
 
-    def _part(self, what: str) -> str:
+    def _part(self, what: str, *, may_be_keyword: bool = False) -> str:
         token = self._tokens[self._at] if self._at < len(self._tokens) else None
         if token is None or token.kind not in ("word", "quoted") or token.text[:2].lower() == "u&":
             self.fail(what)
+        if token.kind == "word" and not may_be_keyword and _is_reserved(token.text):
+            self.fail(f'{what}; a keyword that is meant as a name is written in quotes ("{folded(token.text)}")')
         self._at += 1
         return folded(token.text) if token.kind == "word" else token.text[1:-1].replace('""', '"')

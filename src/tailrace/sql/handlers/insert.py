@@ -39,7 +39,8 @@ class TopicInsertHandler:
         _check_shape(write)
         columns = _columns(write)
         rows = await self._rows(write, params, in_transaction)
-        topic = self._broker.topics.get(write.target).topic.name
+        live = self._broker.topics.find_folded(write.target) or self._broker.topics.get(write.target)
+        topic = live.topic.name
         return [_message(topic, columns, row, number) for number, row in enumerate(rows, 1)]
 
     async def _rows(self, write: Write, params: Parameters, in_transaction: bool) -> list[Sequence[object]]:

@@ -76,12 +76,14 @@ class QuerySources:
         planner = QueryPlanner(query, values, looked_up.found, looked_up.names, self.now(), self.limits)
         return (build or QueryExecution)(query, planner, looked_up, self, answer)
 
-    def prepare_write(self, write: Write, params: Parameters, answer: ReadAnswer) -> "WriteExecution":
-        """Look up everything that the queries of a write name."""
+    def prepare_write(
+        self, write: Write, params: Parameters, answer: ReadAnswer, build: "type[WriteExecution] | None" = None
+    ) -> "WriteExecution":
+        """Look up everything that the queries of a write name. `build` is the kind of execution."""
         from tailrace.sql.select.write_queries import WriteExecution
 
         values = () if is_many(params, write) else in_order(write, params)
-        return WriteExecution(write, values, self.look_up(write, values), self, answer)
+        return (build or WriteExecution)(write, values, self.look_up(write, values), self, answer)
 
     def now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
@@ -159,7 +161,7 @@ class QuerySources:
         view = self._broker.views.find(name)
         if view is not None:
             return self._views.found(view)
-        live = self._broker.topics.find(name)
+        live = self._broker.topics.find_folded(name)
         return None if live is None else FoundRelation("topic", live.topic.name, _TOPIC_RELATION)
 
 

@@ -35,7 +35,8 @@ from tailrace.sql.tables.readers import StoredRows, TableSnapshot
 from tailrace.sql.tables.values import StoredValue
 
 if TYPE_CHECKING:
-    from tailrace.sql.explain.nodes import ExplainedPlan
+    from tailrace.sql.analysis.write_tree import AnalyzedWrite
+    from tailrace.sql.explain.nodes import ExplainedPlan, PlanNode
     from tailrace.sql.select.execution import QueryExecution, QueryInTransaction, QueryRun, QuerySources
     from tailrace.sql.select.plan import FoundRelation, QueryOutline
     from tailrace.sql.select.workers import WorkerPool
@@ -150,11 +151,26 @@ class QueryRunner:
             execution = await self._prepared(query, params, answer, ExplainedQuery)
             if not isinstance(execution, ExplainedQuery):
                 raise InvariantError("another kind of execution was prepared than was asked for")
-            execution.analyze = analyze
+            execution.is_measured = analyze
             await self._answered(execution, self._threads, on_start=lambda: slot.begin(execution.interrupt))
             return execution.plan()
 
         return await self._scheduler.run(attempt)
+
+    async def explain_write(
+        self, write: Write, params: Parameters, answer: ReadAnswer
+    ) -> "tuple[AnalyzedWrite, Sequence[PlanNode]]":
+        """Return a write that has queries in its analyzed form, and the plans of the queries. They are not run."""
+        from tailrace.sql.explain.queries import ExplainedWriteQueries
+
+        async def attempt(slot: QuerySlot) -> "tuple[AnalyzedWrite, Sequence[PlanNode]]":
+            execution = (await self._loaded()).prepare_write(write, params, answer, ExplainedWriteQueries)
+            if not isinstance(execution, ExplainedWriteQueries):
+                raise InvariantError("another kind of execution was prepared than was asked for")
+            await self._answered(execution, self._threads, on_start=lambda: slot.begin(execution.interrupt))
+            return execution.explained()
+
+        return await with_present_tables(lambda: self._scheduler.run(attempt))
 
     async def _explain_few_rows(self, query: Query, params: Parameters, *, analyze: bool) -> "ExplainedPlan | None":
         bound = None if self._is_closed else self._rows.bind(query, params)

@@ -71,7 +71,7 @@ class WriteExecution(QueryRun):
         if not isinstance(write, AnalyzedInsert):
             raise UnsupportedSqlError("only INSERT can read something else than tables", self._write.line, self._write.column)
         queries = {"query": write.query, "computed": write.computed}
-        plans = {role: _plan(planner, query) for role, query in queries.items() if query is not None}
+        plans = {role: planned_query(planner, query) for role, query in queries.items() if query is not None}
         with self._tables(list(plans.values())) as read_table:
             rows = {role: self._rows(plan, read_table, on_start) for role, plan in plans.items()}
         self._before = _RowsBefore(write, rows)
@@ -92,7 +92,7 @@ class WriteExecution(QueryRun):
         if self._before is not None:
             return self._before.rows[role]
         invariant(self._planner is not None, "a write is analyzed before its queries run")
-        plan = _plan(self._planner, query)  # type: ignore[arg-type]
+        plan = planned_query(self._planner, query)  # type: ignore[arg-type]
         return self._rows(plan, partial(read_stored, rows), lambda: None, rows.check)
 
     def _new_planner(self, values: Sequence[object]) -> QueryPlanner:
@@ -115,7 +115,8 @@ class WriteExecution(QueryRun):
         )
 
 
-def _plan(planner: QueryPlanner, query: AnalyzedQuery) -> QueryPlan:
+def planned_query(planner: QueryPlanner, query: AnalyzedQuery) -> QueryPlan:
+    """Return the plan of a query of a write."""
     relations = [one for one in parts_of(query) if isinstance(one, NamedRelation)]
     with planner.failures():
         return planner.plan_query(query, relations, None)

@@ -105,6 +105,20 @@ def test_the_plan_of_a_write_says_how_rows_are_found_and_checked(sql: SharedSql)
     assert "Scan of table ex" in copied
 
 
+def test_the_queries_of_a_write_are_part_of_its_plan(sql: SharedSql) -> None:
+    updated = text_of(sql, "EXPLAIN UPDATE ex SET k = o.k FROM ex o WHERE o.id = ex.id + 1 AND ex.id = ?", [1])
+    assert "Rows: found by the query" in updated
+    assert updated.count("->  Scan of table ex") == 2
+    assert 'Conditions: "id" = 1' in updated
+    inserted = text_of(sql, "EXPLAIN INSERT INTO ex SELECT id + 10, k, x FROM ex WHERE k IN (SELECT 'a')")
+    assert "Rows: those of the query" in inserted
+    assert "->  Query by DuckDB" in inserted
+    assert sql.rows("SELECT count(*) FROM ex") == [(3,)]
+    document = plan_of(sql, "EXPLAIN (ANALYZE, FORMAT JSON) DELETE FROM ex WHERE id IN (SELECT max(id) FROM ex)")
+    assert document["Plan"]["Actual Rows"] == 1
+    assert sql.rows("SELECT count(*) FROM ex") == [(2,)]
+
+
 def test_constraints_and_indexes_are_part_of_the_plan(sql: SharedSql) -> None:
     sql.run("DROP TABLE IF EXISTS ex_checked")
     sql.run("CREATE TABLE ex_checked (id INTEGER PRIMARY KEY, a INTEGER CHECK (a > 0), b TEXT UNIQUE)")

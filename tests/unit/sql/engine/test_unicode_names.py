@@ -102,3 +102,14 @@ async def test_names_are_cut_after_63_bytes_as_in_postgresql() -> None:
         await sql.run(f"CREATE TABLE {'a' * 70} ({'b' * 70} INTEGER PRIMARY KEY)")
         assert [table.name for table in sql.broker.tables] == ["a" * 63]
         assert await sql.rows(f"SELECT {'b' * 80} FROM {'a' * 63}") == []
+
+
+@on_loop
+async def test_topics_with_capitals_are_found_without_quotes_where_that_is_clear() -> None:
+    async with running_sql() as sql:
+        await sql.run("CREATE TOPIC App.Orders WITH (alias = 'Bestellungen'); INSERT INTO App.Orders (value) VALUES ('1')")
+        assert await sql.rows("SELECT value FROM App.Orders UNION ALL SELECT value FROM bestellungen") == [("1",), ("1",)]
+        await sql.run('CREATE TOPIC app.ORDERS; INSERT INTO "App.Orders" (value) VALUES (2)')
+        with pytest.raises(SqlError, match="no table"):
+            await sql.run("SELECT * FROM App.Orders")
+        assert await sql.rows('SELECT count(*) FROM "App"."Orders"') == [(2,)]

@@ -105,6 +105,19 @@ async def test_a_replacement_keeps_the_columns_and_reads_something_else() -> Non
 
 
 @on_loop
+async def test_altered_tables_leave_views_as_they_are_or_are_refused() -> None:
+    async with running_sql() as sql:
+        await sql.run(TABLE + "; CREATE VIEW every AS SELECT * FROM t; CREATE VIEW few AS SELECT id FROM t WHERE k = 'a'")
+        await sql.run("ALTER TABLE t ADD COLUMN more INTEGER DEFAULT 7")
+        assert await sql.rows("SELECT * FROM every WHERE id = 1") == [(1, "a", 10)]
+        assert await sql.rows("SELECT * FROM t WHERE id = 1") == [(1, "a", 10, 7)]
+        for change in ("DROP COLUMN k", "RENAME COLUMN k TO label", "ALTER COLUMN n TYPE BIGINT"):
+            await fails(sql, f"ALTER TABLE t {change}", DependentViewsError, "2BP01", "'every'")
+        await sql.run("ALTER TABLE t DROP COLUMN more; DROP VIEW every; ALTER TABLE t DROP COLUMN n")
+        assert await sql.rows("SELECT * FROM few ORDER BY id") == [(1,), (3,)]
+
+
+@on_loop
 async def test_an_alias_that_moves_does_not_change_what_a_view_reads() -> None:
     async with running_sql() as sql:
         await sql.run("CREATE TOPIC one WITH (alias = 'x'); CREATE TOPIC two; INSERT INTO one (value) VALUES ('first')")
@@ -124,6 +137,8 @@ async def test_views_are_not_written_to_and_have_no_parameters() -> None:
         assert caught.value.sqlstate == "42P02"
         await fails(sql, "CREATE TEMP VIEW w AS SELECT 1", UnsupportedSqlError, "0A000", "plain view")
         await fails(sql, "CREATE VIEW w AS DELETE FROM t", SqlError, "42601", "a query")
+        await fails(sql, "CREATE VIEW user AS SELECT 1", SqlError, "42601", "in quotes")
+        await fails(sql, "CREATE VIEW w (select) AS SELECT 1", SqlError, "42601", "in quotes")
 
 
 @on_loop
