@@ -57,6 +57,9 @@ class Postgres:
             return answer, answer
 
     def _type_name(self, oid: int) -> str:
+        if oid not in self._types:
+            # CREATE TYPE has made it since.
+            self._types = dict(self._connection.execute("SELECT oid, typname FROM pg_type").fetchall())
         name: str = self._types[oid]
         if name.startswith("_"):
             return POSTGRES_TYPES.get(name[1:], name[1:]) + "[]"

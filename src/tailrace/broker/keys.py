@@ -12,6 +12,7 @@ from tailrace.model.topic import TOPIC_KEYS
 TOPICS = TOPIC_KEYS
 TABLES = b"table/"
 VIEWS = b"view/"
+TYPES = b"type/"
 SNAPSHOTS = b"snapshot/"
 _CHECKPOINTS = b"checkpoint/"
 _UNFINISHED_CHECKPOINTS = b"unfinished_checkpoint/"
@@ -64,6 +65,10 @@ def topic_key(topic_id: TopicId) -> bytes:
 
 def table_key(table_id: TableId) -> bytes:
     return TABLES + _ID.pack(table_id)
+
+
+def type_key(name: str) -> bytes:
+    return TYPES + name.lower().encode()
 
 
 def view_key(view_id: ViewId) -> bytes:

@@ -34,6 +34,7 @@ _ARROW_TYPES = {
     "json": "string",
     "real": "float32",
     "char": "string",
+    "enum": "string",
     "interval": "string",
 }
 _MAX_DECIMAL_DIGITS = 38

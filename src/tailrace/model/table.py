@@ -23,6 +23,7 @@ ColumnKind = Literal[
     "real",
     "time",
     "char",
+    "enum",
     "interval",
 ]
 """An interval is a type of results; a table can't have columns of it."""
@@ -38,13 +39,27 @@ class ColumnType(msgspec.Struct, frozen=True, omit_defaults=True):
     """The type of the elements of a list."""
     length: int | None = None
     """The most characters of a text, and the number of characters of a char."""
+    name: str = ""
+    """The name of an enum, as CREATE TYPE gave it."""
+    labels: tuple[str, ...] = ()
+    """The values of an enum, in order."""
 
     def __str__(self) -> str:
         if self.kind == "decimal":
             return "decimal" if self.precision is None else f"decimal({self.precision}, {self.scale})"
+        if self.kind == "enum":
+            return self.name
         if self.length is not None:
             return f"{'varchar' if self.kind == 'text' else self.kind}({self.length})"
         return f"{self.element}[]" if self.kind == "list" else self.kind
+
+
+class EnumType(msgspec.Struct, frozen=True, kw_only=True):
+    """A type that CREATE TYPE ... AS ENUM has made. The columns of the type take its labels when they are loaded."""
+
+    name: str
+    labels: tuple[str, ...]
+    created_ms: int
 
 
 class Identity(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -29,6 +29,7 @@ from tailrace.model.record import Message
 from tailrace.model.suggestions import did_you_mean
 from tailrace.sql.explain.statements import ExplainHandler
 from tailrace.sql.fast_insert import FastInsertParser, fast_parse_insert
+from tailrace.sql.grammar.columns import is_known_type
 from tailrace.sql.handlers.consume import ConsumeHandler, RedriveHandler
 from tailrace.sql.handlers.copy import CopiedRows, CopyHandler
 from tailrace.sql.handlers.create_table_as import CreateTableAsHandler
@@ -48,6 +49,7 @@ from tailrace.sql.statements import (
     AddPartitionsStatement,
     AddSourceStatement,
     AlterTableStatement,
+    AlterTypeStatement,
     BeginStatement,
     ClearTopicStatement,
     CommitStatement,
@@ -56,12 +58,14 @@ from tailrace.sql.statements import (
     CreateTableAsStatement,
     CreateTableStatement,
     CreateTopicStatement,
+    CreateTypeStatement,
     CreateViewStatement,
     DescribeStatement,
     DropIndexStatement,
     DropSourceStatement,
     DropTableStatement,
     DropTopicStatement,
+    DropTypeStatement,
     DropViewStatement,
     ExplainStatement,
     Query,
@@ -123,6 +127,9 @@ class StatementEngine:
             AlterTableStatement: self._alter_table,
             TruncateStatement: self._truncate,
             CreateIndexStatement: self._create_index,
+            CreateTypeStatement: self._create_type,
+            AlterTypeStatement: self._alter_type,
+            DropTypeStatement: self._drop_type,
             DropIndexStatement: self._drop_index,
             AddSourceStatement: self._add_source,
             DropSourceStatement: self._drop_source,
@@ -365,6 +372,25 @@ class StatementEngine:
             return UnknownTableError(f"{name!r} is a topic, not a table; use {instead}", *place)
         hint = did_you_mean(name, [table.name for table in self.tables])
         return UnknownTableError(f"there is no table {name!r}{hint}", *place)
+
+    async def _create_type(self, asked: CreateTypeStatement) -> Result:
+        if is_known_type(asked.name):
+            raise SqlError(f"type {asked.name!r} already exists", asked.line, asked.column, sqlstate="42710")
+        await self._broker.tables.types.create(asked.name, asked.labels)
+        return Result(status="CREATE TYPE")
+
+    async def _alter_type(self, asked: AlterTypeStatement) -> Result:
+        is_new = await self.tables.add_label(asked)
+        return Result(status="ALTER TYPE" if is_new else "ALTER TYPE, which has the label")
+
+    async def _drop_type(self, asked: DropTypeStatement) -> Result:
+        types = self._broker.tables.types
+        known = [name for name in asked.names if not asked.if_exists or types.find(name) is not None]
+        for name in known:
+            types.get(name)
+        for name in known:
+            await self.tables.drop_type(name)
+        return Result(status="DROP TYPE" if known else "DROP TYPE, which does not exist")
 
     async def _create_index(self, asked: CreateIndexStatement) -> Result:
         made = await self.tables.create_index(asked)

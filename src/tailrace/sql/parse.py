@@ -30,7 +30,7 @@ _STATEMENTS = (
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _QUERIES = ("select", "values", "table")
 _WRITES = ("insert", "update", "delete")
-_DEFINED = {"CREATE": ("TABLE", "INDEX"), "DROP": ("TABLE", "INDEX")}
+_DEFINED = {"CREATE": ("TABLE", "INDEX", "TYPE"), "DROP": ("TABLE", "INDEX", "TYPE")}
 """What PostgreSQL's parser reads of these statements."""
 
 

@@ -72,6 +72,8 @@ class CreateTableStatement(Statement, frozen=True, kw_only=True):
     checks: Sequence[CheckDefinition] = ()
     uniques: Sequence[UniqueDefinition] = ()
     if_not_exists: bool = False
+    enums: Mapping[str, tuple[int, int]] = {}
+    """The types of columns that are no types of PostgreSQL, with their places in the text."""
 
 
 class CreateIndexStatement(Statement, frozen=True, kw_only=True):
@@ -85,6 +87,29 @@ class CreateIndexStatement(Statement, frozen=True, kw_only=True):
 
 
 class DropIndexStatement(Statement, frozen=True, kw_only=True):
+    names: Sequence[str]
+    if_exists: bool = False
+
+
+class CreateTypeStatement(Statement, frozen=True, kw_only=True):
+    """CREATE TYPE ... AS ENUM."""
+
+    name: str
+    labels: tuple[str, ...]
+
+
+class AlterTypeStatement(Statement, frozen=True, kw_only=True):
+    """ALTER TYPE ... ADD VALUE."""
+
+    name: str
+    label: str
+    neighbor: str | None = None
+    """The label that it is added before or behind; without one it is added behind all others."""
+    is_after: bool = False
+    if_not_exists: bool = False
+
+
+class DropTypeStatement(Statement, frozen=True, kw_only=True):
     names: Sequence[str]
     if_exists: bool = False
 

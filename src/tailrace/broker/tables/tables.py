@@ -11,10 +11,11 @@ import msgspec
 
 from tailrace.broker import keys
 from tailrace.broker.commits import Change, Committer
+from tailrace.broker.tables.enum_types import EnumTypes
 from tailrace.broker.topics.topics import DependentDeletion, Puts, Topics
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
-from tailrace.model.errors import ReservedTopicError, TableAlteredError, TableExistsError, UnknownTableError
+from tailrace.model.errors import ReservedTopicError, SqlError, TableAlteredError, TableExistsError, UnknownTableError
 from tailrace.model.ids import TableId, TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_relation_name, is_reserved, topic_form
@@ -30,14 +31,16 @@ class TableDefinitions:
         self._topics = topics
         self._clock = clock
         self._limits = limits
+        self.types = EnumTypes(store, committer, clock)
         self._by_name: dict[str, Table] = {}
         self._by_topic: dict[TopicId, Table] = {}
         self._filling: dict[TableId, Table] = {}
 
     def load(self) -> None:
-        """Read the definitions from the store."""
+        """Read the definitions from the store, and those of the types that their columns have."""
+        self.types.load()
         for _, value in self._store.range(keys.TABLES):
-            self._enter(msgspec.msgpack.decode(value, type=Table))
+            self._enter(self.types.with_labels(msgspec.msgpack.decode(value, type=Table)))
 
     def __iter__(self) -> Iterator[Table]:
         return iter(sorted(self._by_name.values(), key=lambda table: table.name))
@@ -141,6 +144,22 @@ class TableDefinitions:
         del self._by_name[table.name.lower()]
         del self._by_topic[table.changes]
         return table
+
+    async def add_label(self, name: str, label: str, neighbor: str | None, *, is_after: bool) -> list[tuple[Table, Table]]:
+        """Add a label to an enum, and return the tables that use it, as they were and as they are now."""
+        await self.types.add_label(name, label, neighbor, is_after=is_after)
+        changed = [(table, self.types.with_labels(table)) for table in self if self.types.uses(table, name)]
+        for _, table in changed:
+            self._enter(table)
+        return changed
+
+    async def drop_type(self, name: str) -> list[tuple[Table, Table]]:
+        """Drop an enum that no table uses."""
+        users = [table.name for table in self if self.types.uses(table, name)]
+        if users:
+            raise SqlError(f"cannot drop type {name!r} because tables use it: {', '.join(users[:10])}", sqlstate="2BP01")
+        await self.types.drop(name)
+        return []
 
     async def alter(self, table: Table, altered: Table, check: Callable[[], None]) -> Table:
         """Replace the definition of a table. `check` raises if something still needs what the table has now."""

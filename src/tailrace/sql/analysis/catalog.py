@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import Literal, NamedTuple
 
-from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.analysis.types import SqlType, is_enum
 
 CastContext = Literal["implicit", "assignment", "explicit"]
 FunctionKind = Literal["f", "a", "w"]
@@ -18,7 +18,7 @@ FunctionKind = Literal["f", "a", "w"]
 _CONTEXTS: dict[str, CastContext] = {"i": "implicit", "a": "assignment", "e": "explicit"}
 _RANK: dict[CastContext, int] = {"implicit": 0, "assignment": 1, "explicit": 2}
 _STRINGS = frozenset(("text", "varchar", "bpchar"))
-_POLYMORPHIC = frozenset(("anyelement", "anyarray", "anynonarray"))
+_POLYMORPHIC = frozenset(("anyelement", "anyarray", "anynonarray", "anyenum"))
 _COMPATIBLE = frozenset(("anycompatible", "anycompatiblearray", "anycompatiblenonarray"))
 
 
@@ -79,6 +79,14 @@ class PostgresCatalog:
                         f"{name}({', '.join(arguments)})",
                     )
                 )
+        self._add_enums()
+
+    def _add_enums(self) -> None:
+        for name in ("=", "<>", "<", "<=", ">", ">="):
+            signature = Signature(name, ("anyenum", "anyenum"), "bool", key=f"anyenum {name} anyenum")
+            self._operators.setdefault((name, 2), []).append(signature)
+        for name in ("min", "max"):
+            self._functions[name].append(Signature(name, ("anyenum",), "anyenum", "a", key=f"{name}(anyenum)"))
 
     def has_function(self, name: str) -> bool:
         return name in self._functions
@@ -212,8 +220,11 @@ class PostgresCatalog:
     def _bound(self, signature: Signature, given: Sequence[str], names: frozenset[str], *, exact: bool) -> str | None:
         """Return the element type that the polymorphic arguments agree on."""
         found = []
+        has_enum = "anyenum" in signature.arguments
         for declared, one in zip(signature.arguments, given, strict=True):
             if declared in names and one != "unknown":
+                if declared == "anyenum" and not is_enum(one):
+                    return None
                 if declared.endswith("array") and not declared.endswith("nonarray"):
                     if not one.endswith("[]"):
                         return None
@@ -223,7 +234,7 @@ class PostgresCatalog:
                 else:
                     found.append(one)
         if not found:
-            return "text"
+            return None if has_enum else "text"
         if exact:
             return found[0] if all(one == found[0] for one in found) else None
         return self.common_type(found)

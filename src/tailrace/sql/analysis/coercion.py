@@ -209,7 +209,8 @@ class TypeResolver:
             hint = did_you_mean(
                 names[-1], ["integer", "bigint", "text", "boolean", "numeric", "timestamptz", "jsonb", "double"]
             )
-            raise AnalysisError(UNDEFINED_OBJECT, f'type "{".".join(names)}" does not exist{hint}', location)
+            message = f'type "{".".join(names)}" does not exist{hint}; the label of an enum is written without a cast'
+            raise AnalysisError(UNDEFINED_OBJECT, message, location)
         modifiers = [_modifier(node) for node in fields.get("typmods", ())]
         result = self._with_modifiers(name, modifiers, location)
         dimensions = fields.get("arrayBounds", ())

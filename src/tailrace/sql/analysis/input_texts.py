@@ -15,7 +15,7 @@ from tailrace.sql.analysis.errors import (
 )
 from tailrace.sql.analysis.interval_texts import read_interval
 from tailrace.sql.analysis.json_documents import document_text, read_document
-from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.analysis.types import SqlType, is_enum
 
 _SPACES = " \t\n\r\v\f"
 _INTEGER = re.compile(r"[+-]?(\d+(_\d+)*|0[xX](_?[0-9a-fA-F]+)+|0[oO](_?[0-7]+)+|0[bB](_?[01]+)+)", re.ASCII)
@@ -36,6 +36,10 @@ def read_text(text: str, wanted: SqlType) -> object:
     """Return the value of a text as a constant of this type. Raises `AnalysisError` as PostgreSQL does."""
     if wanted.is_array:
         return _array(text, wanted)
+    if is_enum(wanted.name):
+        if text not in wanted.labels:
+            raise AnalysisError(INVALID_TEXT, f'invalid input value for enum {wanted}: "{text}"')
+        return text
     return _READERS[wanted.name](text, wanted)
 
 

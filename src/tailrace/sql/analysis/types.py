@@ -38,9 +38,15 @@ _TO_COLUMN: dict[str, ColumnKind] = {name: kind for kind, name in _OF_COLUMN.ite
 }
 
 
+_ENUM = "enum"
+_BETWEEN_LABELS = "\x1f"
+"""Separates the parts of an enum's name: what it is, its labels, and what it is called."""
+
+
 class SqlType(msgspec.Struct, frozen=True):
     name: str
-    """PostgreSQL's short name: `int4`, `timestamptz`. That of an array is the name of its elements and `[]`."""
+    """PostgreSQL's short name: `int4`, `timestamptz`. That of an array is the name of its elements and `[]`. That of an enum
+    carries its labels, by which its values are read and ordered."""
     precision: int | None = None
     scale: int | None = None
     """Digits after the point, if all values of this numeric have as many."""
@@ -60,6 +66,11 @@ class SqlType(msgspec.Struct, frozen=True):
         return SqlType(f"{self.name}[]", self.precision, self.scale, self.length)
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """The values of an enum in order; none for other types."""
+        return tuple(self.name.split(_BETWEEN_LABELS)[1:-1]) if is_enum(self.name) else ()
+
+    @property
     def plain(self) -> "SqlType":
         """Return the type without precision, scale and length."""
         return SqlType(self.name)
@@ -68,6 +79,8 @@ class SqlType(msgspec.Struct, frozen=True):
         """Return the name that PostgreSQL prints."""
         if self.is_array:
             return f"{self.element}[]"
+        if is_enum(self.name):
+            return self.name.rpartition(_BETWEEN_LABELS)[2]
         return _PRINTED.get(self.name, self.name)
 
 
@@ -111,8 +124,15 @@ TEXTS = frozenset(("text", "varchar", "bpchar", "name"))
 _DIGITS = {"int2": 5, "int4": 10, "int8": 19}
 
 
+def is_enum(name: str) -> bool:
+    """Return whether a type's name is that of an enum."""
+    return name.startswith(_ENUM + _BETWEEN_LABELS) and not name.endswith("[]")
+
+
 def of_column(column: ColumnType) -> SqlType:
     """Return the type of a column's values in expressions."""
+    if column.kind == "enum":
+        return SqlType(_BETWEEN_LABELS.join((_ENUM, *column.labels, column.name)))
     if column.kind == "list":
         return of_column(column.element or ColumnType("text")).array
     if column.kind == "decimal":
@@ -126,6 +146,8 @@ def to_column(sql_type: SqlType) -> ColumnType:
     """Return the type of a result column."""
     if sql_type.is_array:
         return ColumnType("list", element=to_column(sql_type.element))
+    if is_enum(sql_type.name):
+        return ColumnType("enum", name=str(sql_type), labels=sql_type.labels)
     if sql_type.name == "numeric":
         precision, scale = digits_of(sql_type) or (None, None)
         return ColumnType("decimal", precision=precision, scale=scale)

@@ -74,6 +74,8 @@ AGGREGATES: dict[str, AggregateTemplate] = {
     **{f"{name}({kind})": _window(name) for name in ("min", "max") for kind in _ORDERED},
     "min(bpchar)": lambda call: call.of_all("arg_min", call.arguments[0], key_of(call.arguments[0], call.node.type)),
     "max(bpchar)": lambda call: call.of_all("arg_max", call.arguments[0], key_of(call.arguments[0], call.node.type)),
+    "min(anyenum)": lambda call: call.of_all("arg_min", call.arguments[0], key_of(call.arguments[0], call.node.type)),
+    "max(anyenum)": lambda call: call.of_all("arg_max", call.arguments[0], key_of(call.arguments[0], call.node.type)),
     "min(anyarray)": _array_extreme("min"),
     "max(anyarray)": _array_extreme("max"),
     "any_value(anyelement)": _window("any_value"),

@@ -1,7 +1,11 @@
 """Comparisons of values of every type."""
 
+from collections.abc import Sequence
+
+from tailrace.sql.analysis.tree import Call
 from tailrace.sql.duckdb.arrays import compared_arrays
 from tailrace.sql.duckdb.json import compared_json
+from tailrace.sql.duckdb.keys import key_of
 from tailrace.sql.duckdb.numbers import of_numerics
 from tailrace.sql.duckdb.templates import Template, expanded
 
@@ -23,7 +27,16 @@ def _comparisons() -> dict[str, Template]:
         entries[f"numeric {operator} numeric"] = of_numerics(plain, f"numeric_{_NAMES[operator]}")
         entries[f"anyarray {operator} anyarray"] = compared_arrays(operator)
         entries[f"jsonb {operator} jsonb"] = compared_json(operator)
+        entries[f"anyenum {operator} anyenum"] = plain if operator in ("=", "<>") else _compared_enums(operator)
     return entries
+
+
+def _compared_enums(operator: str) -> Template:
+    def render(arguments: Sequence[str], call: Call) -> str:
+        left, right = (key_of(text, one.type) for text, one in zip(arguments, call.arguments, strict=True))
+        return f"({left} {operator} {right})"
+
+    return render
 
 
 COMPARISONS: dict[str, Template] = expanded(_comparisons())

@@ -1,7 +1,7 @@
 """The text of values of every type, as PostgreSQL's output functions print it. Casts, `||`, concat and format use it."""
 
 from tailrace.sql.analysis.errors import UnsupportedError
-from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.analysis.types import SqlType, is_enum
 from tailrace.sql.duckdb.templates import decimal_text
 
 _OUTPUT = {
@@ -39,6 +39,8 @@ def output_text(text: str, sql_type: SqlType) -> str:
         item = output_text("item", sql_type.element)
         shown = f"coalesce({item}, 'NULL')" if sql_type.element.name in _NEVER_QUOTED else f"array_item_text({item})"
         return f"array_text(list_transform({text}, lambda item: {shown}))"
+    if is_enum(sql_type.name):
+        return text
     template = _OUTPUT.get(sql_type.name)
     if template is None:
         raise UnsupportedError(f"the text of a value of the type {sql_type} is not supported")

@@ -8,7 +8,7 @@ from typing import Any
 
 from tailrace.sql.analysis.interval_texts import Interval
 from tailrace.sql.analysis.tree import Call
-from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.analysis.types import SqlType, is_enum
 from tailrace.sql.evaluation.functions import ByCall, Entry, Function
 from tailrace.sql.functions.json_functions import sort_key as jsonb_key
 
@@ -39,6 +39,8 @@ def sort_key(sql_type: SqlType) -> Key:
     """Return what values of a type are compared by. Nulls are not passed to it."""
     if sql_type.is_array:
         return _array_key(sort_key(sql_type.element))
+    if is_enum(sql_type.name):
+        return {label: place for place, label in enumerate(sql_type.labels)}.__getitem__
     return _KEYS.get(sql_type.name, _itself)
 
 
@@ -98,7 +100,7 @@ def _compare(call: Call) -> Function:
 
 
 def _comparisons() -> dict[str, Entry]:
-    pairs = {*((one, one) for one in (*_TYPES, "anyarray")), *_MIXED}
+    pairs = {*((one, one) for one in (*_TYPES, "anyarray", "anyenum")), *_MIXED}
     return {f"{left} {name} {right}": ByCall(_compare) for name in _OPERATORS for left, right in pairs}
 
 

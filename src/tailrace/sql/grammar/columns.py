@@ -92,6 +92,8 @@ class DefinitionReader:
     def __init__(self, parsed: Query) -> None:
         self._parsed = parsed
         self._tokens: Sequence[SqlToken] | None = None
+        self.enums: dict[str, tuple[int, int]] = {}
+        """The types of columns that are no types of PostgreSQL, with their places in the text."""
 
     def error(
         self, message: str, location: int = -1, kind: type[SqlError] = SqlError, *, sqlstate: str | None = None
@@ -229,16 +231,14 @@ class DefinitionReader:
         kind = _KINDS.get(name)
         if name in _UNSUPPORTED:
             raise self.unsupported(f"columns of the type {name} are not supported; {_UNSUPPORTED[name]}", location)
-        if kind is None or fields.get("setof"):
-            known = sorted({written.lower() for written in TYPES})
-            hint = did_you_mean(name, known)
-            raise self.error(
-                f"type {name!r} does not exist{hint}; use {', '.join(sorted(set(TYPES.values())))}, or one of these and []",
-                location,
-                sqlstate=_UNDEFINED_TYPE,
-            )
+        if fields.get("setof"):
+            raise self.unsupported("a column can't have a type with SETOF; use an array", location)
         modifiers = [self._modifier(one, location) for one in fields.get("typmods", ())]
-        if kind == "decimal":
+        if kind is None:
+            # Whether there is such a type is known where the table is made.
+            self.enums.setdefault(name, self._parsed.position_of(location))
+            found = ColumnType("enum", name=name)
+        elif kind == "decimal":
             found = self._decimal(modifiers, location)
         elif name in ("varchar", "bpchar"):
             found = self._text(name, modifiers, location)
@@ -313,6 +313,16 @@ class DefinitionReader:
         return len(self._parsed.postgres_text.encode()[:location].decode(errors="ignore"))
 
 
+def unknown_type(name: str, place: tuple[int, int] | tuple[()] = ()) -> SqlError:
+    """Return the error for a column of a type that does not exist."""
+    hint = did_you_mean(name, sorted({written.lower() for written in TYPES}))
+    return SqlError(
+        f"type {name!r} does not exist{hint}; use {', '.join(sorted(set(TYPES.values())))}, one of these and [], or an enum",
+        *place,
+        sqlstate=_UNDEFINED_TYPE,
+    )
+
+
 def _whole(node: Node) -> int:
     """Return the number of an option, which is a float in the tree if it is large."""
     ((kind, fields),) = node.items()
@@ -321,3 +331,8 @@ def _whole(node: Node) -> int:
 
 _KINDS: Mapping[str, ColumnKind] = {name.lower(): kind for name, kind in TYPES.items()} | {"bpchar": "char"}
 """The kinds by the names in trees, which have `int4` for `int` and `float8` for `double precision`."""
+
+
+def is_known_type(name: str) -> bool:
+    """Return whether a type of this name is built in."""
+    return name in _KINDS or name in _SERIALS or name in _UNSUPPORTED or name.endswith("[]")

@@ -18,6 +18,7 @@ import msgspec
 from tailrace.model.errors import SqlSyntaxError, UnsupportedSqlError
 from tailrace.model.limits import Limits
 from tailrace.sql.grammar.columns import ColumnDefinition, DefinitionReader
+from tailrace.sql.grammar.enum_types import read_type
 from tailrace.sql.grammar.lexer import SqlToken
 from tailrace.sql.grammar.selects import parse_definition
 from tailrace.sql.statements import (
@@ -53,8 +54,8 @@ _PERSISTENT = "p"
 def is_definition(tokens: Sequence[SqlToken]) -> bool:
     """Return whether a statement is one of those that this module reads."""
     if len(tokens) < 2 or not tokens[0].is_word("create", "drop"):
-        return False
-    return tokens[1].is_word("table", "index") or (
+        return len(tokens) > 1 and tokens[0].is_word("alter") and tokens[1].is_word("type")
+    return tokens[1].is_word("table", "index", "type") or (
         tokens[1].is_word("unique") and len(tokens) > 2 and tokens[2].is_word("index")
     )
 
@@ -63,6 +64,9 @@ def read_definition(tokens: Sequence[SqlToken], source: str, limits: Limits) -> 
     """Read a statement that defines tables. `source` is the whole text of the request, in which the tokens are."""
     parsed = parse_definition(tokens, source, limits)
     ((kind, fields),) = parsed.tree.items()
+    of_type = read_type(kind, fields, parsed)
+    if of_type is not None:
+        return msgspec.structs.replace(of_type, line=parsed.line, column=parsed.column)
     match kind:
         case "CreateStmt":
             statement: Statement = _create_table(fields, parsed)
@@ -133,6 +137,7 @@ def _create_table(fields: Mapping[str, Any], parsed: Query) -> Statement:
         key_name=key_name,
         checks=tuple(checks),
         uniques=tuple(uniques),
+        enums=reader.enums,
         if_not_exists=fields.get("if_not_exists", False),
     )
 

@@ -38,6 +38,7 @@ _ARROW_TYPES: dict[ColumnKind, pa.DataType] = {
     "real": pa.float32(),
     "time": pa.time64("us"),
     "char": pa.string(),
+    "enum": pa.string(),
 }
 _SIZED = frozenset(("text", "char", "bytes", "json", "list", "decimal"))
 """Kinds whose stored values are texts or bytes of any length."""
@@ -240,6 +241,7 @@ _FITS: dict[ColumnKind, Callable[[Any], bool]] = {
     "time": lambda value: isinstance(value, time),
     "timestamp": lambda value: isinstance(value, date),
     "uuid": lambda value: isinstance(value, UUID),
+    "enum": lambda value: isinstance(value, str),
 }
 
 

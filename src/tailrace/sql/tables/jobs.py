@@ -133,6 +133,16 @@ class IndexJob:
 
 
 @dataclass(slots=True, eq=False)
+class TypeJob:
+    """An enum that gets another label or is dropped, while no table is changed."""
+
+    log: Callable[[], Coroutine[Any, Any, list[tuple[Table, Table]]]]
+    """Returns the tables that use the type, as they were and as they are then."""
+    future: "asyncio.Future[None]"
+    size: int = 0
+
+
+@dataclass(slots=True, eq=False)
 class RouteJob:
     """A route with a snapshot, which is added while no change is on its way to the log."""
 
@@ -169,7 +179,7 @@ class SnapshotJob:
     size: int = 0
 
 
-TableJob = WriteJob | SchemaJob | AlterJob | IndexJob | RouteJob | RevealJob | SnapshotJob | RebuildJob
+TableJob = WriteJob | SchemaJob | AlterJob | IndexJob | TypeJob | RouteJob | RevealJob | SnapshotJob | RebuildJob
 
 
 def size_of(statements: Sequence[TableStatement], params: Sequence[Parameters]) -> int:

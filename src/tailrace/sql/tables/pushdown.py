@@ -114,6 +114,9 @@ def _compared(call: Call, table: Table, target: int) -> tuple[str, str, Expressi
         return None
     column = table.column(left.column)
     store = _STORED.get(column.type.kind) if column is not None else None
+    if column is not None and column.type.kind == "enum" and operator != "=":
+        # SQLite orders the labels as texts.
+        return None
     return None if store is None else (left.column, operator, right, store)
 
 
@@ -152,5 +155,6 @@ _STORED: dict[str, Callable[[Any], StoredValue]] = {
     "timestamp": timestamp_text,
     "uuid": str,
     "real": _double,
+    "enum": _same,
     "time": lambda value: value.isoformat(timespec="microseconds"),
 }

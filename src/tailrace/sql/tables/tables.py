@@ -6,11 +6,11 @@ thread writes (`writer`) and a few read (`readers`).
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,10 +22,21 @@ from tailrace.model.errors import SqlError, TableExistsError, UnknownTableError
 from tailrace.model.limits import Limits
 from tailrace.model.record import Message
 from tailrace.model.route import Route, RouteSnapshot
-from tailrace.model.table import Table, TableIndex
+from tailrace.model.table import Column, ColumnType, Table, TableIndex
+from tailrace.sql.grammar.columns import unknown_type
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
 from tailrace.sql.results import Result
-from tailrace.sql.statements import AddConstraint, AlterTableStatement, CreateIndexStatement, CreateTableStatement, Write
+from tailrace.sql.statements import (
+    AddColumn,
+    AddConstraint,
+    AlterAction,
+    AlterTableStatement,
+    AlterTypeStatement,
+    CreateIndexStatement,
+    CreateTableStatement,
+    SetColumnType,
+    Write,
+)
 from tailrace.sql.tables.alter import AlteredTable, alter_table
 from tailrace.sql.tables.checkpoints import CheckpointTask
 from tailrace.sql.tables.columnar_copies import FOLDER_NAME, ColumnarCopies
@@ -40,6 +51,7 @@ from tailrace.sql.tables.jobs import (
     SnapshotJob,
     TableJob,
     TableStatement,
+    TypeJob,
     WriteJob,
     WriteTiming,
     size_of,
@@ -56,6 +68,7 @@ from tailrace.sql.tables.writer_connection import WriterConnection
 T = TypeVar("T")
 
 FILE_NAME = "tables.db"
+_NOWHERE: Mapping[str, tuple[int, int]] = {}
 
 
 _log = logging.getLogger(__name__)
@@ -126,12 +139,45 @@ class Tables:
 
         One that is filled first (`is_filling`) is found by nobody before `reveal`.
         """
+        asked = msgspec.structs.replace(asked, columns=[self._with_labels(column, asked.enums) for column in asked.columns])
         taken = relation_names(self._definitions, asked.name.rpartition(".")[0])
         draft = msgspec.structs.replace(checked_table(asked, taken, self._limits), is_filling=is_filling)
         future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
         log = partial(self._definitions.create_as, draft)
         self._writer.queue.put(SchemaJob(log, draft, None, future))
         return await future
+
+    def _with_labels(self, column: Column, places: Mapping[str, tuple[int, int]]) -> Column:
+        return msgspec.structs.replace(column, type=self._enum_with_labels(column.type, places))
+
+    def _enum_with_labels(self, type_: ColumnType, places: Mapping[str, tuple[int, int]]) -> ColumnType:
+        """Return a type whose enum has its labels. Raises `SqlError` if there is no such type."""
+        if type_.element is not None:
+            return msgspec.structs.replace(type_, element=self._enum_with_labels(type_.element, places))
+        if type_.kind != "enum":
+            return type_
+        found = self._definitions.types.find(type_.name)
+        if found is None:
+            raise unknown_type(type_.name, places.get(type_.name, ()))
+        return msgspec.structs.replace(type_, name=found.name, labels=found.labels)
+
+    async def add_label(self, asked: AlterTypeStatement) -> bool:
+        """Add a label to an enum, and return whether it was not there."""
+        there = self._definitions.types.get(asked.name)
+        if asked.if_not_exists and asked.label in there.labels:
+            return False
+        log = partial(self._definitions.add_label, there.name, asked.label, asked.neighbor, is_after=asked.is_after)
+        await self._change_type(log)
+        return True
+
+    async def drop_type(self, name: str) -> None:
+        """Drop an enum that no table uses."""
+        await self._change_type(partial(self._definitions.drop_type, self._definitions.types.get(name).name))
+
+    async def _change_type(self, log: Callable[[], Coroutine[Any, Any, list[tuple[Table, Table]]]]) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._writer.queue.put(TypeJob(log, future))
+        await future
 
     async def create_index(self, asked: CreateIndexStatement) -> Table | None:
         """Make an index of the rows that are there and of those to come. Return `None` if it is there and may be."""
@@ -205,6 +251,7 @@ class Tables:
     async def alter(self, asked: AlterTableStatement) -> Table:
         """Alter a table. Rows that are written before it have the old shape in the log, rows after it the new one."""
         table = self.get(asked.name)
+        asked = msgspec.structs.replace(asked, actions=[self._action_with_labels(action) for action in asked.actions])
         # What can be refused at once is, before the rows are touched.
         altered = alter_table(table, asked, self._limits, self._changes.now_ms())
         if altered is None:
@@ -217,6 +264,16 @@ class Tables:
         future: asyncio.Future[Table] = asyncio.get_running_loop().create_future()
         self._writer.queue.put(AlterJob(asked, self._log_altered, future))
         return await future
+
+    def _action_with_labels(self, action: AlterAction) -> AlterAction:
+        match action:
+            case AddColumn(column=Column(type=type_)) | SetColumnType(type=type_):
+                found = self._enum_with_labels(type_, _NOWHERE)
+                if isinstance(action, AddColumn):
+                    column = msgspec.structs.replace(action.column, type=found)
+                    return msgspec.structs.replace(action, column=column)
+                return msgspec.structs.replace(action, type=found)
+        return action
 
     async def _log_altered(self, table: Table, altered: AlteredTable) -> Table:
         return await self._definitions.alter(table, altered.table, lambda: self._check_uses(table, altered))

@@ -8,6 +8,7 @@
 | decimal | text, with all digits of its scale | `Decimal` |
 | text | text | `str` |
 | char | text, filled up with spaces | `str` |
+| enum | text, one of its labels | `str` |
 | bytes | blob | `bytes` |
 | date, time, timestamp, uuid | text in one form | `date`, `time`, `datetime` in UTC, `UUID` |
 | json, list | JSON text without white space | what JSON holds |
@@ -101,6 +102,8 @@ def codec_of(type_: ColumnType) -> ColumnCodec:
             return ColumnCodec(_store_text, _unchanged)
         case "text" | "char":
             return ColumnCodec(lambda value: fit_text(str(_store_text(value)), type_), _unchanged)
+        case "enum":
+            return ColumnCodec(lambda value: _store_label(value, type_), _unchanged)
         case "bytes":
             return ColumnCodec(_store_bytes, _unchanged)
         case "date":
@@ -243,6 +246,14 @@ def fit_text(text: str, type_: ColumnType) -> str:
             raise InvalidValueError(f"value too long for type {name}({length})", TOO_LONG)
         text = text[:length]
     return text.ljust(length) if type_.kind == "char" else text
+
+
+def _store_label(value: object, type_: ColumnType) -> StoredValue:
+    if not isinstance(value, str) or value not in type_.labels:
+        raise InvalidValueError(
+            f"invalid input value for enum {type_.name}: {shown(value)}; use {', '.join(type_.labels[:20])}"
+        )
+    return value
 
 
 def _store_bytes(value: object) -> StoredValue:

@@ -29,6 +29,7 @@ from tailrace.sql.tables.jobs import (
     SchemaJob,
     SnapshotJob,
     TableJob,
+    TypeJob,
     WriteJob,
 )
 from tailrace.sql.tables.table_catalog import TableCatalog
@@ -131,6 +132,8 @@ class TableWriter:
                     self._alter(job)
                 case IndexJob():
                     self._change_indexes(job)
+                case TypeJob():
+                    self._change_type(job)
                 case RouteJob():
                     self._add_route(job)
                 case RevealJob():
@@ -221,6 +224,16 @@ class TableWriter:
                 return
         killpoint("change.applied")
         self._replies.done(job, changed)
+
+    def _change_type(self, job: TypeJob) -> None:
+        try:
+            changed = asyncio.run_coroutine_threadsafe(job.log(), self._loop).result()
+        except Exception as error:  # noqa: BLE001  errors of the log are for the client
+            self._replies.reject([job], self._storage.failure(error))
+            return
+        for table, new in changed:
+            self._catalog.replace(table, new)
+        self._replies.done(job, None)
 
     def _add_route(self, job: RouteJob) -> None:
         """Add a route in this thread, because changes on their way to the log do not know of the route yet."""
