@@ -14,7 +14,8 @@ import pgparse
 import pyarrow as pa
 
 from tailrace.sql.analysis.errors import AnalysisError
-from tailrace.sql.analysis.queries import QueryAnalyzer, RelationColumn
+from tailrace.sql.analysis.queries import QueryAnalyzer
+from tailrace.sql.analysis.relations import RelationColumn
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.duckdb.constants import duckdb_type
 from tailrace.sql.duckdb.render import DuckDbRenderer

@@ -16,7 +16,8 @@ import pgparse
 from tailrace.sql.analysis.errors import AnalysisError
 from tailrace.sql.analysis.expressions import ExpressionAnalyzer
 from tailrace.sql.analysis.interval_texts import Interval, interval_text
-from tailrace.sql.analysis.queries import QueryAnalyzer, RelationColumn
+from tailrace.sql.analysis.queries import QueryAnalyzer
+from tailrace.sql.analysis.relations import RelationColumn
 from tailrace.sql.analysis.scope import Scope, ScopeColumn, ScopeRelation
 from tailrace.sql.analysis.tree import ColumnReference
 from tailrace.sql.analysis.types import SqlType

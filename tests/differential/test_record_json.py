@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tailrace.sql.analysis.queries import RelationColumn
+from tailrace.sql.analysis.relations import RelationColumn
 from tailrace.sql.analysis.types import SqlType
 from tests.differential.answers import Answer, Failure
 from tests.differential.engine import DuckDbEngine

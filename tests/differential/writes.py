@@ -19,7 +19,7 @@ from tailrace.model.ids import TableId, TopicId
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.table import Column, ColumnType, Table
 from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
-from tailrace.sql.analysis.queries import RelationColumn
+from tailrace.sql.analysis.relations import RelationColumn
 from tailrace.sql.analysis.tree import AnalyzedQuery
 from tailrace.sql.analysis.types import SqlType, of_column
 from tailrace.sql.analysis.writes import WriteAnalyzer

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from tailrace.sql.analysis.queries import same_expression
+from tailrace.sql.analysis.grouping_rules import same_expression
 from tailrace.sql.analysis.row_functions import row_calls
 from tailrace.sql.analysis.tree import AnalyzedQuery, ColumnReference, NamedRelation, QueryRelation, Select, SetOperation
 

@@ -6,7 +6,7 @@ from typing import Any
 from tailrace.model.suggestions import did_you_mean
 from tailrace.sql.analysis.errors import UNDEFINED_COLUMN, UNDEFINED_TABLE, AnalysisError, UnsupportedError
 from tailrace.sql.analysis.parse_tree import Node
-from tailrace.sql.analysis.queries import FindRelation, KeyedRelation, RelationColumn, ViewQuery
+from tailrace.sql.analysis.relations import FindRelation, KeyedRelation, RelationColumn, ViewQuery
 from tailrace.sql.analysis.scope import Scope, ScopeColumn, ScopeRelation
 from tailrace.sql.analysis.tree import ColumnReference
 from tailrace.sql.analysis.write_tree import ConflictAction

@@ -19,7 +19,8 @@ from tailrace.sql.analysis.errors import (
 )
 from tailrace.sql.analysis.lifting import LiftedColumns, has_subquery
 from tailrace.sql.analysis.parse_tree import Node
-from tailrace.sql.analysis.queries import FindFunction, FindRelation, QueryAnalyzer, RelationColumn
+from tailrace.sql.analysis.queries import QueryAnalyzer
+from tailrace.sql.analysis.relations import FindFunction, FindRelation, RelationColumn
 from tailrace.sql.analysis.scope import Scope
 from tailrace.sql.analysis.tree import (
     Aggregate,

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from tailrace.sql.analysis.errors import UnsupportedError
-from tailrace.sql.analysis.queries import same_expression
+from tailrace.sql.analysis.grouping_rules import same_expression
 from tailrace.sql.analysis.tree import (
     Aggregate,
     AnalyzedQuery,

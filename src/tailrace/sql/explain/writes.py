@@ -6,7 +6,7 @@ from tailrace.model.names import topic_form
 from tailrace.model.table import CHANGES_PREFIX, Table
 from tailrace.model.text import counted
 from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
-from tailrace.sql.analysis.queries import RelationColumn
+from tailrace.sql.analysis.relations import RelationColumn
 from tailrace.sql.analysis.tree import Cast, Constant, Expression, Subquery
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.analysis.write_tree import AnalyzedDelete, AnalyzedInsert, AnalyzedUpdate, AnalyzedWrite, Assignment

@@ -16,7 +16,7 @@ from tailrace.model.errors import TailraceError, UnsupportedSqlError
 from tailrace.model.ids import TableId
 from tailrace.model.limits import Limits
 from tailrace.model.table import Table
-from tailrace.sql.analysis.queries import RelationColumn
+from tailrace.sql.analysis.relations import RelationColumn
 from tailrace.sql.analysis.types import of_column, to_column
 from tailrace.sql.parameters import Parameters, in_order, is_many
 from tailrace.sql.results import Result, ResultColumn, RowSink

@@ -20,7 +20,8 @@ from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.model.table import Column, Table
 from tailrace.sql.analysis.errors import AnalysisError
 from tailrace.sql.analysis.interval_texts import interval_text
-from tailrace.sql.analysis.queries import QueryAnalyzer, RelationColumn
+from tailrace.sql.analysis.queries import QueryAnalyzer
+from tailrace.sql.analysis.relations import RelationColumn
 from tailrace.sql.analysis.tree import (
     Aggregate,
     AnyOrAll,

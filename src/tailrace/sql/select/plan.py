@@ -17,7 +17,8 @@ from tailrace.model.limits import Limits
 from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import Table
 from tailrace.sql.analysis.errors import UNDEFINED_TABLE, AnalysisError, UnsupportedError
-from tailrace.sql.analysis.queries import KeyedRelation, QueryAnalyzer, RelationColumn, ViewQuery
+from tailrace.sql.analysis.queries import QueryAnalyzer
+from tailrace.sql.analysis.relations import KeyedRelation, RelationColumn, ViewQuery
 from tailrace.sql.analysis.tree import AnalyzedQuery, Constant, Expression, NamedRelation, Parameter
 from tailrace.sql.analysis.types import (
     BOOL,

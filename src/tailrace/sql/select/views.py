@@ -6,7 +6,7 @@ from tailrace.broker.broker import Broker
 from tailrace.model.ids import ViewId
 from tailrace.model.limits import Limits
 from tailrace.model.view import ViewColumn, ViewDefinition, ViewSource
-from tailrace.sql.analysis.queries import RelationColumn
+from tailrace.sql.analysis.relations import RelationColumn
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.grammar.lexer import read_tokens
 from tailrace.sql.grammar.selects import parse_query

@@ -8,7 +8,7 @@ import msgspec
 from tailrace.model.errors import SqlError, UnknownTableError, UnsupportedSqlError
 from tailrace.model.table import Table
 from tailrace.sql.analysis.errors import UNDEFINED_TABLE, AnalysisError, UnsupportedError
-from tailrace.sql.analysis.queries import RelationColumn
+from tailrace.sql.analysis.relations import RelationColumn
 from tailrace.sql.analysis.types import SqlType, of_column
 from tailrace.sql.analysis.writes import WriteAnalyzer
 from tailrace.sql.statements import PostgresStatement, Write
