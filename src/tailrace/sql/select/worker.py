@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -46,6 +47,7 @@ from tailrace.sql.select.worker_protocol import (
 )
 
 _ROWS_AT_ONCE = 512
+_KEPT_SOURCES = 16
 # Half of the processors are left for producers and consumers.
 _THREADS = max(1, (os.cpu_count() or 1) // 2)
 _FOREIGN_ERRORS = (duckdb.Error, pa.ArrowException, OSError, MemoryError)
@@ -64,7 +66,8 @@ class QueryInterrupted(Exception):
 class DuckDbSession:
     def __init__(self, query_bytes: int) -> None:
         self._query_bytes = query_bytes
-        self._names: list[str] = []
+        self._sources: dict[str, _Source] = {}
+        """What DuckDB knows by a name. It is kept for the next query, because to register it takes half a millisecond."""
         self._connection = duckdb.connect(
             ":memory:",
             config={
@@ -103,9 +106,7 @@ class DuckDbSession:
     def run(self, text: str, relations: Mapping[str, Relation]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         """Return the columns and rows of a query; rows are produced while they are read."""
         try:
-            for name, relation in relations.items():
-                self._names.append(name)
-                self._connection.register(name, RelationStream(relation))
+            self._register(relations)
             reader: pa.RecordBatchReader = self._connection.sql(text).to_arrow_reader(_ROWS_AT_ONCE)
         except _FOREIGN_ERRORS as error:
             raise self._converted_error(error) from error
@@ -116,12 +117,34 @@ class DuckDbSession:
         try:
             # This comes first, because a failed query leaves a transaction in which nothing else works.
             self._connection.execute("ROLLBACK")
-            for name in self._names:
+            for name in list(self._sources)[_KEPT_SOURCES:]:
                 self._connection.unregister(name)
+                del self._sources[name]
         except duckdb.Error:
             return False
-        self._names = []
+        for source in self._sources.values():
+            source.relation = None
         return True
+
+    def _register(self, relations: Mapping[str, Relation]) -> None:
+        """Tell DuckDB of the relations that it does not know in this form."""
+        new = {}
+        for name, relation in relations.items():
+            source = self._sources.get(name)
+            if source is not None and source.schema.equals(relation.schema, check_metadata=True):
+                source.relation = relation
+            else:
+                new[name] = relation
+        if not new:
+            return
+        # Outside of the transaction, at whose end it would be forgotten.
+        self._connection.execute("ROLLBACK")
+        for name, relation in new.items():
+            if name in self._sources:
+                self._connection.unregister(name)
+            self._sources[name] = _Source(relation)
+            self._connection.register(name, self._sources[name])
+        self.begin()
 
     def interrupt(self) -> None:
         """Make the running query fail, if there is one. May be called from any thread."""
@@ -147,6 +170,19 @@ class DuckDbSession:
                 " fewer columns"
             )
         return converted_error(error)
+
+
+class _Source:
+    """What a name stands for: a relation of the running query, always with the same columns."""
+
+    def __init__(self, relation: Relation) -> None:
+        self.schema = relation.schema
+        self.relation: Relation | None = relation
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        if self.relation is None:
+            raise SqlError("the relation is not one of the query")
+        return RelationStream(self.relation).__arrow_c_stream__(requested_schema)
 
 
 class QueryWorker:
@@ -226,9 +262,10 @@ class QueryWorker:
                 piece, carried = self._channel.receive()
             if not isinstance(piece, RelationBatch) or piece.has_failed:
                 raise SqlError("the server could not read the rows of the query")
+            if carried:
+                yield pa.ipc.read_record_batch(pa.py_buffer(carried), schema)
             if piece.is_last:
                 return
-            yield pa.ipc.read_record_batch(pa.py_buffer(carried), schema)
 
 
 class _Pulled:

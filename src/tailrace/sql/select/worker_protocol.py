@@ -50,7 +50,7 @@ class RunQuery(msgspec.Struct, frozen=True, tag=True):
 
 
 class RelationBatch(msgspec.Struct, frozen=True, tag=True):
-    """To the worker: the next batch of a relation, which follows, or the end of it."""
+    """To the worker: the next batch of a relation, which follows, or the end of it, or both."""
 
     is_last: bool = False
     has_failed: bool = False

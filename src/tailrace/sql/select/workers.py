@@ -43,6 +43,7 @@ FEATURE_NOT_SUPPORTED = "0A000"
 _PAUSE_SECONDS = 0.00005
 _CHECK_SECONDS = 0.01
 _ROW_BYTES = 64
+_SMALL_ROWS = 1_000
 _AHEAD_FROM = 4
 _AHEAD_BYTES = 16 * MIB
 _CELL_BYTES = 16
@@ -168,8 +169,10 @@ class WorkerProcess:
     def _send_batch(self, asked: NextBatch, relations: Mapping[str, Relation]) -> None:
         if asked.scan not in self._scans:
             self._scans[asked.scan] = _Scan(relations[asked.relation])
+        scan = self._scans[asked.scan]
         try:
-            batch = self._scans[asked.scan].take()
+            batch = scan.take()
+            is_last = batch is not None and scan.ends_with(batch)
         except TailraceError as error:
             self._failure = error
             self._send(RelationBatch(has_failed=True))
@@ -179,7 +182,7 @@ class WorkerProcess:
         else:
             piece = memoryview(batch.serialize())
             del batch
-            self._send(RelationBatch(), piece)
+            self._send(RelationBatch(is_last), piece)
 
     def _ask(self, message: EvaluateConstants | RunQuery) -> None:
         self._is_ready = self.is_fit = False
@@ -228,7 +231,8 @@ class _Scan:
 
     def __init__(self, relation: Relation) -> None:
         self._batches = relation.batches()
-        self._taken = 0 if isinstance(relation, TopicRelation) else -sys.maxsize
+        self._is_topic = isinstance(relation, TopicRelation)
+        self._taken = 0
         self._is_small = True
         self._ahead: list[pa.RecordBatch | TailraceError | None] = []
 
@@ -241,8 +245,15 @@ class _Scan:
         self._is_small = batch is not None and batch.nbytes <= _AHEAD_BYTES
         return batch
 
+    def ends_with(self, batch: pa.RecordBatch) -> bool:
+        """Return whether this batch is known to be the last one, which is found out for small ones, to save a message."""
+        if self._is_topic or batch.num_rows > _SMALL_ROWS:
+            return False
+        self._ahead = [next(self._batches, None)]
+        return self._ahead[0] is None
+
     def read_ahead(self) -> None:
-        if self._taken < _AHEAD_FROM or not self._is_small:
+        if not self._is_topic or self._taken < _AHEAD_FROM or not self._is_small:
             return
         try:
             self._ahead = [next(self._batches, None)]
