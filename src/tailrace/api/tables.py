@@ -1,4 +1,4 @@
-"""Schemas of `GET /api/tables` and of `/api/routes`."""
+"""Schemas of `GET /api/tables`, `GET /api/views` and of `/api/routes`."""
 
 from typing import Annotated, Literal
 
@@ -28,6 +28,24 @@ class TableView(msgspec.Struct):
 
 class TablePage(msgspec.Struct):
     tables: list[TableView]
+    next: str | None
+
+
+class ViewColumnView(msgspec.Struct):
+    name: str
+    type: str
+
+
+class ViewEntry(msgspec.Struct):
+    name: str
+    columns: list[ViewColumnView]
+    query: str
+    """As it was written."""
+    created_ms: int
+
+
+class ViewPage(msgspec.Struct):
+    views: list[ViewEntry]
     next: str | None
 
 

@@ -27,7 +27,7 @@ from tailrace.http.requests import check_query
 from tailrace.http.sql import sql
 from tailrace.http.statements import SqlExecutor
 from tailrace.http.subscribe import EventEncoder, subscribe, subscribe_by_websocket
-from tailrace.http.tables import RouteEndpoints, copy_rows, tables
+from tailrace.http.tables import RouteEndpoints, copy_rows, tables, views
 from tailrace.http.topics import TopicEndpoints
 from tailrace.model.errors import TailraceError
 from tailrace.model.limits import Limits
@@ -84,6 +84,7 @@ def create_litestar_app(
             MemberEndpoints,
             QueueEndpoints,
             tables,
+            views,
             copy_rows,
             RouteEndpoints,
             PipelineEndpoints,

@@ -24,6 +24,7 @@ _POLICY = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inl
 _LINKS = {
     "/api/topics": "topics",
     "/api/tables": "tables",
+    "/api/views": "views",
     "/api/routes": "routes",
     "/api/groups": "consumer groups",
     "/api/queues": "queues",

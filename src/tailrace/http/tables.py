@@ -1,5 +1,5 @@
-"""`GET /api/tables` lists tables, which are created and used in SQL, and `POST /api/tables/{name}/rows` copies rows into one;
-`/api/routes` adds, lists and drops routes.
+"""`GET /api/tables` and `GET /api/views` list tables and views, which are created and used in SQL, and
+`POST /api/tables/{name}/rows` copies rows into a table; `/api/routes` adds, lists and drops routes.
 
 A route is added by the SQL statement that it stands for, so both ways have the same checks.
 """
@@ -20,8 +20,12 @@ from tailrace.api.tables import (
     RouteView,
     TablePage,
     TableView,
+    ViewColumnView,
+    ViewEntry,
+    ViewPage,
 )
 from tailrace.broker.broker import Broker
+from tailrace.broker.tables.views import type_name
 from tailrace.http.disconnect import while_connected
 from tailrace.http.openapi import describe_endpoint
 from tailrace.http.requests import DEFAULT_PAGE, PageSize, page, read_body
@@ -41,6 +45,24 @@ async def tables(
     """List tables by name."""
     found, last = page(broker.tables, lambda table: table.name, after, limit)
     return TablePage([_table_view(table, broker.tables.changes_topic(table)) for table in found], last)
+
+
+@get("/api/views", tags=["tables"])
+async def views(
+    broker: NamedDependency[Broker], after: FromQuery[str] = "", limit: FromQuery[PageSize] = DEFAULT_PAGE
+) -> ViewPage:
+    """List views by name."""
+    found, last = page(broker.views, lambda view: view.name, after, limit)
+    entries = [
+        ViewEntry(
+            view.name,
+            [ViewColumnView(column.name, type_name(column)) for column in view.columns],
+            view.text,
+            view.created_ms,
+        )
+        for view in found
+    ]
+    return ViewPage(entries, last)
 
 
 @post("/api/tables/{name:str}/rows", status_code=200, tags=["tables"], opt=describe_endpoint(content_type=ARROW_TYPE))

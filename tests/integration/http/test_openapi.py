@@ -45,6 +45,7 @@ def test_the_document_holds_every_endpoint_but_those_that_pipelines_use(url: str
         "/api/subscribe",
         "/api/tables",
         "/api/tables/{name}/rows",
+        "/api/views",
         "/api/routes",
         "/api/pipelines",
         "/api/topics",

@@ -126,6 +126,23 @@ def test_table_changes_are_messages_with_their_origin(client: httpx.Client) -> N
     assert 400 <= refused.status_code < 500
 
 
+def test_views_are_listed_with_their_columns_and_queries(client: httpx.Client) -> None:
+    run(client, "CREATE TABLE shop.größe (id INTEGER PRIMARY KEY, name VARCHAR(9))").raise_for_status()
+    run(client, "CREATE VIEW shop.namen AS SELECT name, id AS größe FROM shop.größe").raise_for_status()
+    listed = {view["name"]: view for view in client.get("/api/views").json()["views"]}["shop.namen"]
+    columns = [{"name": "name", "type": "varchar(9)"}, {"name": "größe", "type": "int4"}]
+    assert (listed["columns"], listed["query"]) == (columns, "SELECT name, id AS größe FROM shop.größe")
+    tables = {table["name"]: table for table in client.get("/api/tables").json()["tables"]}
+    assert tables["shop.größe"]["changes"] == "_changes.shop.gr_u00f6__u00df_e"
+    refused = run(client, "DROP TABLE shop.größe")
+    assert (refused.status_code, refused.json()["sqlstate"]) == (409, "2BP01")
+    route = {"topic": "shop.small", "source_table": "shop.größe", "operations": ["insert"], "where": "größe IS NULL"}
+    run(client, "CREATE TOPIC shop.small").raise_for_status()
+    assert client.post("/api/routes", json=route).status_code == 400
+    assert client.post("/api/routes", json={**route, "where": "name IS NULL"}).status_code == 200
+    run(client, "DROP TABLE shop.größe CASCADE").raise_for_status()
+
+
 def test_routes_are_added_with_the_checks_of_sql_listed_and_dropped(client: httpx.Client, url: str) -> None:
     run(client, "CREATE TABLE shop.orders (id INTEGER PRIMARY KEY, total INTEGER)").raise_for_status()
     create(url, "large")

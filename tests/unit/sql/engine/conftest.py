@@ -32,6 +32,13 @@ class SharedSql:
     def rows(self, text: str, params: Any = ()) -> list[tuple[object, ...]]:
         return self._wait(self._sql.rows(text, params))
 
+    def drop_all(self) -> None:
+        """Drop all views, tables and topics."""
+        for kind in ("VIEW", "TABLE", "TOPIC"):
+            for name, *_ in self.rows(f"SHOW {kind}S"):
+                quoted = ".".join(f'"{part}"' for part in str(name).split("."))
+                self.run(f"DROP {kind} IF EXISTS {quoted} CASCADE")
+
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(TEST_SECONDS)
 
