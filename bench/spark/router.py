@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -41,12 +41,19 @@ def condition(routes: int, number: int) -> str:
     return f"id % {max(2, routes)} = {number}"
 
 
-def load_changes(server: HttpServer, name: str, routes: int, changes: int) -> RoutedTable:
+def python_condition(routes: int, number: int) -> str:
+    """The same condition, written so that Spark leaves it to Python."""
+    return f"format('%s', id % {max(2, routes)}) = '{number}'"
+
+
+def load_changes(
+    server: HttpServer, name: str, routes: int, changes: int, written: Callable[[int, int], str] = condition
+) -> RoutedTable:
     server.sql(f"CREATE TABLE {name} (id BIGINT, body TEXT, PRIMARY KEY (id))")
     topics = [f"{name}_routed_{number}" for number in range(routes)]
     for number, topic in enumerate(topics):
         server.create_topic(topic)
-        where = condition(routes, number)
+        where = written(routes, number)
         server.sql(f"ALTER TOPIC {topic} ADD SOURCE {name} ON INSERT WHERE ({where}) WITH (payload = 'full')")
     return more_changes(server, RoutedTable(name, topics, 0), changes)
 

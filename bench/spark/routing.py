@@ -10,7 +10,7 @@ from bench.http.rates import percentile
 from bench.http.server import HttpServer, serving
 from bench.http.tasks import ConsumeSteadily, InsertSteadily
 from bench.kafka.tasks import Delays
-from bench.spark.router import Routed, RoutingRounds, check_routed, load_changes, measure_router, routing
+from bench.spark.router import Routed, RoutingRounds, check_routed, load_changes, measure_router, python_condition, routing
 from bench.worker_process import expect
 from bench.workspace import Workspace
 
@@ -38,7 +38,7 @@ class _Rounds(NamedTuple):
 def run(workspace: Workspace) -> Section:
     scale = workspace.scale.spark
     with serving(workspace) as server:
-        one, many = _routed(workspace, server)
+        one, many, in_python = _routed(workspace, server)
         workspace.say(f"delay at {_PER_SECOND} changes a second")
         delays = _delays(workspace, server)
     return Section(
@@ -48,7 +48,8 @@ def run(workspace: Workspace) -> Section:
         f" {scale.changes_a_batch:,} on. What waited at the start is the cold figure. Then the router is held up while as many"
         f" are written, again and again: {_WARM_UP_ROUNDS} times for Java to get warm, and {scale.routed_rounds} times that"
         f" count. One route takes every other change (`id % 2 = 0`), payload `full`; {_MANY} routes share all of them, in the"
-        " same router, after one time that does not count. The server and the pipeline share the cores. Afterwards every topic"
+        " same router, after one time that does not count; so does one route with the condition `format('%s', id % 2) = '0'`,"
+        " which Python evaluates for every change. The server and the pipeline share the cores. Afterwards every topic"
         " is counted, its keys are told apart and added up. The delay is that from the request which inserts a row,"
         f" {_PER_SECOND} a second, to the routed message at a consumer that waits for it over HTTP, in a router that was"
         " started for it.",
@@ -56,6 +57,7 @@ def run(workspace: Workspace) -> Section:
             Figure(name="one route", ours=one.samples(), unit="changes/s", bar=Bar("at least", _LEAST_PER_SECOND)),
             Figure(name="one route, cold", ours=Samples((one.cold.changes_per_second,)), unit="changes/s"),
             Figure(name=f"{_MANY} routes", ours=many.samples(), unit="changes/s"),
+            Figure(name="one route, evaluated by Python", ours=in_python.samples(), unit="changes/s"),
             Figure(
                 name=f"time for a change with {_MANY} routes",
                 ours=many.microseconds(),
@@ -71,6 +73,7 @@ def run(workspace: Workspace) -> Section:
             _cpu("one route, cold", [one.cold]),
             _cpu("one route", one.warm),
             _cpu(f"{_MANY} routes", many.warm),
+            _cpu("one route, evaluated by Python", in_python.warm),
         ],
     )
 
@@ -80,8 +83,8 @@ def _cpu(name: str, found: Sequence[Routed]) -> str:
     return f"CPU for a change, {name}: {pipeline:.1f} µs in the pipeline, {server:.1f} µs in the server."
 
 
-def _routed(workspace: Workspace, server: HttpServer) -> tuple[_Rounds, _Rounds]:
-    """Return the figures with one route and with many."""
+def _routed(workspace: Workspace, server: HttpServer) -> tuple[_Rounds, _Rounds, _Rounds]:
+    """Return the figures with one route, with many, and with one that Python evaluates."""
     scale = workspace.scale.spark
     workspace.say(f"{scale.changes:,} changes for one route, cold")
     table = load_changes(server, "bench.changes_one", 1, scale.changes)
@@ -91,7 +94,11 @@ def _routed(workspace: Workspace, server: HttpServer) -> tuple[_Rounds, _Rounds]
         with router.held_up():
             table = load_changes(server, "bench.changes_many", _MANY, scale.changes)
         many = _rounds(workspace, RoutingRounds(server, router, table, scale.changes_a_batch), 0)
-    return one, many
+        workspace.say(f"{scale.changes:,} changes for a route that Python evaluates")
+        with router.held_up():
+            table = load_changes(server, "bench.changes_python", 1, scale.changes, python_condition)
+        in_python = _rounds(workspace, RoutingRounds(server, router, table, scale.changes_a_batch), 0)
+    return one, many, in_python
 
 
 def _rounds(workspace: Workspace, rounds: RoutingRounds, warm_up: int) -> _Rounds:

@@ -152,6 +152,7 @@ def parts_in_python(checked: CheckedRoute, sql: RouteSql) -> list[str]:
     return [*(written[number] for number in sql.python.conjuncts), *parts]
 
 
+_LITERAL = re.compile(r"'[^']*'|\"[^\"]*\"")
 _JOINT = re.compile(r"[\s(]*\bAND[\s(]*$", re.IGNORECASE)
 
 
@@ -168,7 +169,8 @@ def _written_conjuncts(checked: CheckedRoute) -> list[str]:
 def _balanced(text: str) -> str:
     """Return the text without brackets at its end that do not open in it, and with those that open before it."""
     text = text.strip()
-    while text.count(")") > text.count("("):
+    bare = _LITERAL.sub("", text)
+    for _ in range(bare.count(")") - bare.count("(")):
         text = text[:-1].rstrip() if text.endswith(")") else f"({text}"
     return text
 

@@ -2,8 +2,7 @@
 
 Whether a regular expression matches at all does not depend on which match is found, so PostgreSQL and Java agree as long as
 the parts of the pattern mean the same: characters, `.`, sets, classes, anchors, groups, alternatives and quantifiers. The
-characters of a class are written out, as PostgreSQL has them. Everything else is refused: back-references, look-ahead, ends of
-words.
+characters of a class are written out, as PostgreSQL has them. Everything else is refused: back-references, look-ahead.
 """
 
 import re
@@ -20,6 +19,7 @@ from tailrace.sql.spark.texts import lower_text
 _BOUND = re.compile(r"\{(\d{1,3})(,(\d{1,3})?)?\}")
 _MAX_BOUND = 255
 _NULL = "CAST(NULL AS BOOLEAN)"
+_CASELESS = "(?i)"
 _SPACE = r"\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}"
 
 
@@ -69,12 +69,16 @@ def _matched(*, is_negated: bool = False, ignores_case: bool = False) -> Callabl
         pattern = call.arguments[1]
         if is_null(pattern):
             return _NULL
-        java = java_pattern(_regular_expression(pattern), pattern.location, ignores_case=ignores_case)
-        if ignores_case and not java.isascii():
+        expression = _regular_expression(pattern)
+        is_caseless = ignores_case or expression.startswith(_CASELESS)
+        translation = _RegularExpression(expression.removeprefix(_CASELESS), pattern.location, is_caseless)
+        java = translation.translated()
+        if is_caseless and not java.isascii():
             raise UnsupportedError("in a route ~* can only have letters of ASCII", pattern.location)
-        flags = "(?si)" if ignores_case else "(?s)"
+        flags = "(?si)" if is_caseless else "(?s)"
         text = f"({arguments[0]} RLIKE {spark_string(flags + java)})"
-        return SparkTemplate(f"(NOT {text})" if is_negated else text)
+        failure = f"coalesce({arguments[0]} RLIKE '[^\\\\x00-\\\\x7F]', FALSE)" if translation.needs_ascii else ""
+        return SparkTemplate(f"(NOT {text})" if is_negated else text, failure=failure)
 
     return render
 
@@ -94,19 +98,16 @@ def is_null(node: Expression) -> bool:
     return isinstance(node, Constant) and node.value is None
 
 
-def java_pattern(pattern: str, location: int, *, ignores_case: bool = False) -> str:
-    """Return a regular expression as Java has it. Raises `UnsupportedError` for what could mean something else there."""
-    return _RegularExpression(pattern, location, ignores_case).translated()
-
-
 class _RegularExpression:
-    """Translates a pattern from left to right."""
+    """Translates a pattern from left to right, to Java's form. Raises `UnsupportedError` for what could mean something else."""
 
     def __init__(self, pattern: str, location: int, ignores_case: bool) -> None:
         self._pattern = pattern
         self._ignores_case = ignores_case
         self._location = location
         self._at = 0
+        self.needs_ascii = False
+        """Whether the translation counts only for texts of ASCII: a set of all letters is long."""
 
     def translated(self) -> str:
         if self._pattern.startswith("***"):
@@ -151,6 +152,14 @@ class _RegularExpression:
                 atom = self._group()
             case "[":
                 atom = self._set()
+            case "\\" if self._peek() in _CONSTRAINTS and self._peek():
+                self._at += 1
+                self.needs_ascii = True
+                return self._unquantified(_CONSTRAINTS[self._pattern[self._at - 1]])
+            case "\\" if self._peek() in _COMPLEMENTS and self._peek():
+                self._at += 1
+                self.needs_ascii = True
+                atom = _COMPLEMENTS[self._pattern[self._at - 1]]
             case "\\":
                 atom = self._escaped(f"[{_SPACE}]")
             case "*" | "+" | "?":
@@ -163,7 +172,7 @@ class _RegularExpression:
 
     def _unquantified(self, text: str) -> str:
         if self._peek() in ("*", "+", "?", "{") and self._peek():
-            self._refuse("a quantifier after ^ or $")
+            self._refuse("a quantifier after ^, $ or the end of a word")
         return text
 
     def _quantifier(self) -> str:
@@ -259,6 +268,19 @@ def _class(name: str, *, is_set: bool) -> str:
     """Return the characters of a class, as a set or as a part of one."""
     items = "".join(f"\\x{{{first:X}}}-\\x{{{last:X}}}" for first, last in class_ranges(name) or ())
     return items if is_set else f"[{items}]"
+
+
+_WORD = "[0-9A-Z_a-z]"
+_CONSTRAINTS = {
+    "A": "\\A",
+    "Z": "\\z",
+    "m": f"(?<!{_WORD})(?={_WORD})",
+    "M": f"(?<={_WORD})(?!{_WORD})",
+    "y": f"(?:(?<!{_WORD})(?={_WORD})|(?<={_WORD})(?!{_WORD}))",
+    "Y": f"(?:(?<!{_WORD})(?!{_WORD})|(?<={_WORD})(?={_WORD}))",
+}
+_COMPLEMENTS = {"D": "[^0-9]", "S": r"[^\t-\r ]", "W": "[^0-9A-Z_a-z]"}
+"""Constraints and sets, for texts of ASCII."""
 
 
 def _quoted(letter: str) -> str:

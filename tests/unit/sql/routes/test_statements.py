@@ -203,3 +203,28 @@ async def test_a_table_with_routes_goes_only_with_cascade() -> None:
         await sql.run(f"{ADD} ON INSERT")
         await sql.run("DROP TABLE chat.messages CASCADE")
         assert list(sql.broker.routes) == []
+
+
+@pytest.mark.parametrize(
+    ("clauses", "in_python"),
+    [
+        ("ON INSERT WHERE (channel_id = 42)", ""),
+        ("ON INSERT WHERE (initcap(body) = 'Hi')", "initcap(body) = 'Hi'"),
+        ("ON INSERT WHERE (channel_id = 42 AND (initcap(body)) = 'Hi' AND is_visible)", "(initcap(body)) = 'Hi'"),
+        ("ON INSERT WHERE ((initcap(body) = 'é(' OR is_visible) AND user_id = 7)", "initcap(body) = 'é(' OR is_visible"),
+        (
+            "ON INSERT WHERE (user_id = 7) PARTITION BY (initcap(body), user_id)",
+            "PARTITION BY initcap(body), PARTITION BY user_id",
+        ),
+        (
+            "ON INSERT WHERE (initcap(body) = 'Hi' AND user_id BETWEEN 1 AND 9 AND NOT initcap(body) = 'X')",
+            "initcap(body) = 'Hi', NOT initcap(body) = 'X'",
+        ),
+    ],
+)
+@on_loop
+async def test_explain_says_what_python_evaluates(clauses: str, in_python: str) -> None:
+    async with running_sql() as sql:
+        await prepared(sql)
+        _, status = await explained(sql, f"{clauses} WITH (payload = 'key')")
+        assert status.partition("; Python evaluates ")[2] == in_python
