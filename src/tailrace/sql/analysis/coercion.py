@@ -1,6 +1,6 @@
 """Resolves types, casts, operators and functions, as the type conversion chapter of PostgreSQL's manual says."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from tailrace.model.suggestions import did_you_mean
@@ -39,6 +39,7 @@ from tailrace.sql.analysis.types import (
     UNKNOWN,
     SqlType,
     digits_of,
+    is_enum,
 )
 
 _TYPE_NAMES = {"decimal": "numeric", "string": "text", "bytes": "bytea", "blob": "bytea", "double": "float8"}
@@ -55,6 +56,15 @@ class TypeResolver:
 
     def __init__(self) -> None:
         self.catalog = catalog()
+        self.enums: dict[str, SqlType] = {}
+        """The enums of columns of the statement's tables, by name. Casts can name them."""
+
+    def note_enums(self, types: Iterable[SqlType]) -> None:
+        """Note the enums among the types of columns."""
+        for one in types:
+            enum = one.element if one.is_array else one
+            if is_enum(enum.name):
+                self.enums[str(enum).lower()] = enum
 
     def settle(self, found: Expression) -> Expression:
         """Return the expression as text if nothing has decided its type."""
@@ -201,6 +211,9 @@ class TypeResolver:
         location = location_of(fields)
         names = [part["String"]["sval"] for part in fields["names"]]
         name = _TYPE_NAMES.get(names[-1], names[-1])
+        enum = self.enums.get(".".join(names).lower())
+        if enum is not None:
+            return enum.array if fields.get("arrayBounds") else enum
         if (
             (len(names) > 1 and names[0] not in SYSTEM_SCHEMAS)
             or not self.catalog.has_type(name)
@@ -209,7 +222,7 @@ class TypeResolver:
             hint = did_you_mean(
                 names[-1], ["integer", "bigint", "text", "boolean", "numeric", "timestamptz", "jsonb", "double"]
             )
-            message = f'type "{".".join(names)}" does not exist{hint}; the label of an enum is written without a cast'
+            message = f'type "{".".join(names)}" does not exist{hint}; an enum is known where a table of the statement uses it'
             raise AnalysisError(UNDEFINED_OBJECT, message, location)
         modifiers = [_modifier(node) for node in fields.get("typmods", ())]
         result = self._with_modifiers(name, modifiers, location)

@@ -102,6 +102,7 @@ class FromAnalyzer(ABC):
         key, found = found if isinstance(found, KeyedRelation) else (name, found)
         source = NamedRelation(number, key, location, is_in_view=self._view_depth > 0)
         self.relations.append(source)
+        self.expressions.note_enums(column.type for column in found)
         columns = [
             ScopeColumn(
                 column.name,

@@ -81,10 +81,15 @@ class WriteAnalyzer:
                     return self._delete(fields, ctes)
         raise UnsupportedError(f"{kind} can't write to a table")
 
+    def _target(self, fields: Node) -> WriteTarget:
+        target = WriteTarget(self._find, fields["relation"], self._queries.next_number())
+        self._expressions.note_enums(column.type for column in target.columns)
+        return target
+
     # The three statements
 
     def _insert(self, fields: Node, ctes: Sequence[CommonTable]) -> AnalyzedInsert:
-        target = WriteTarget(self._find, fields["relation"], self._queries.next_number())
+        target = self._target(fields)
         columns = [target.column(one["ResTarget"]) for one in fields.get("cols", ())] or list(target.columns)
         _check_once(columns, fields.get("cols", ()))
         overriding = fields.get("override", "OVERRIDING_NOT_SET")
@@ -137,7 +142,7 @@ class WriteAnalyzer:
         return write
 
     def _update(self, fields: Node, ctes: Sequence[CommonTable]) -> AnalyzedUpdate:
-        target = WriteTarget(self._find, fields["relation"], self._queries.next_number())
+        target = self._target(fields)
         scope, sources = self._from(fields.get("fromClause", ()), target)
         assignments = list(self._assignments(fields["targetList"], target, scope))
         where = self._condition(fields, scope)
@@ -150,7 +155,7 @@ class WriteAnalyzer:
         return write
 
     def _delete(self, fields: Node, ctes: Sequence[CommonTable]) -> AnalyzedDelete:
-        target = WriteTarget(self._find, fields["relation"], self._queries.next_number())
+        target = self._target(fields)
         scope, sources = self._from(fields.get("usingClause", ()), target)
         where = self._condition(fields, scope)
         returned = self._returned(fields, target, scope)
