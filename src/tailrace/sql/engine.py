@@ -29,12 +29,12 @@ from tailrace.model.record import Message
 from tailrace.model.suggestions import did_you_mean
 from tailrace.sql.explain.statements import ExplainHandler
 from tailrace.sql.fast_insert import FastInsertParser, fast_parse_insert
-from tailrace.sql.grammar.columns import is_known_type
 from tailrace.sql.handlers.consume import ConsumeHandler, RedriveHandler
 from tailrace.sql.handlers.copy import CopiedRows, CopyHandler
 from tailrace.sql.handlers.create_table_as import CreateTableAsHandler
 from tailrace.sql.handlers.insert import TopicInsertHandler
 from tailrace.sql.handlers.show import ShowHandler
+from tailrace.sql.handlers.tables import TableHandler
 from tailrace.sql.handlers.topics import TopicHandler
 from tailrace.sql.handlers.views import ViewHandler
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, assign_parameters, by_name
@@ -105,6 +105,7 @@ class StatementEngine:
         self._statements = StatementCache(limits, self._parser)
         self._inserts = FastInsertParser(limits)
         topics = TopicHandler(broker)
+        self._defining = TableHandler(broker, tables)
         self._consuming = ConsumeHandler(broker, limits)
         showing = ShowHandler(broker)
         views = ViewHandler(broker, queries, limits)
@@ -122,15 +123,15 @@ class StatementEngine:
             RedriveStatement: RedriveHandler(broker, queries, limits).redrive,
             ShowStatement: showing.show,
             DescribeStatement: showing.describe,
-            CreateTableStatement: self._create_table,
-            DropTableStatement: self._drop_table,
-            AlterTableStatement: self._alter_table,
-            TruncateStatement: self._truncate,
-            CreateIndexStatement: self._create_index,
-            CreateTypeStatement: self._create_type,
-            AlterTypeStatement: self._alter_type,
-            DropTypeStatement: self._drop_type,
-            DropIndexStatement: self._drop_index,
+            CreateTableStatement: self._defining.create,
+            DropTableStatement: self._defining.drop,
+            AlterTableStatement: self._defining.alter,
+            TruncateStatement: self._defining.truncate,
+            CreateIndexStatement: self._defining.create_index,
+            DropIndexStatement: self._defining.drop_index,
+            CreateTypeStatement: self._defining.create_type,
+            AlterTypeStatement: self._defining.alter_type,
+            DropTypeStatement: self._defining.drop_type,
             AddSourceStatement: self._add_source,
             DropSourceStatement: self._drop_source,
             CreateViewStatement: views.create,
@@ -311,7 +312,7 @@ class StatementEngine:
             if isinstance(statement, Query):
                 on_tables.append(await self._queries.in_transaction(statement, values, answer))
             elif isinstance(statement, TruncateStatement):
-                self._check_truncate(statement)
+                self._defining.check_truncate(statement)
                 on_tables.append(statement)
             elif isinstance(statement, Write):
                 on_tables.append(await self._with_queries(statement, values, answer, in_transaction=True))
@@ -323,90 +324,6 @@ class StatementEngine:
         elif messages:
             await self._broker.publisher.publish(messages)
         return [Result(status="BEGIN"), *results, Result(status="COMMIT")]
-
-    async def _create_table(self, asked: CreateTableStatement) -> Result:
-        if asked.if_not_exists and self._broker.tables.find(asked.name) is not None:
-            return Result(status="CREATE TABLE, which exists")
-        await self.tables.create(asked)
-        return Result(status="CREATE TABLE")
-
-    async def _drop_table(self, asked: DropTableStatement) -> Result:
-        known = []
-        for name in asked.names:
-            table = self._broker.tables.find(name)
-            if table is None and self._broker.views.find(name) is not None:
-                raise SqlError(f"{name!r} is a view, not a table; use DROP VIEW", asked.line, asked.column, sqlstate="42809")
-            if table is None and not asked.if_exists:
-                if self._broker.topics.find(name) is not None:
-                    raise UnknownTableError(f"{name!r} is a topic, not a table; use DROP TOPIC")
-                raise UnknownTableError(f"there is no table {name!r}", asked.line, asked.column)
-            if table is not None and table not in known:
-                known.append(table)
-        for table in known:
-            await self.tables.drop(table.name, cascade=asked.cascade)
-        return Result(status="DROP TABLE" if known else "DROP TABLE, which does not exist")
-
-    async def _alter_table(self, asked: AlterTableStatement) -> Result:
-        if self._broker.tables.find(asked.name) is None:
-            if asked.if_exists:
-                return Result(status="ALTER TABLE, which does not exist")
-            raise self._unknown_table(asked.name, asked, "ALTER TOPIC")
-        await self.tables.alter(asked)
-        return Result(status="ALTER TABLE")
-
-    async def _truncate(self, asked: TruncateStatement) -> Result:
-        self._check_truncate(asked)
-        (result,) = await self.tables.write([asked])
-        return result
-
-    def _check_truncate(self, asked: Statement) -> None:
-        """Raise if TRUNCATE names something that is not a table."""
-        for name in asked.names if isinstance(asked, TruncateStatement) else ():
-            if self._broker.tables.find(name) is None:
-                raise self._unknown_table(name, asked, "CLEAR TOPIC")
-
-    def _unknown_table(self, name: str, asked: Statement, instead: str) -> UnknownTableError:
-        """Return the error for a name that is not a table. `instead` is the statement for topics."""
-        place = asked.line, asked.column
-        if self._broker.topics.find(name) is not None:
-            return UnknownTableError(f"{name!r} is a topic, not a table; use {instead}", *place)
-        hint = did_you_mean(name, [table.name for table in self.tables])
-        return UnknownTableError(f"there is no table {name!r}{hint}", *place)
-
-    async def _create_type(self, asked: CreateTypeStatement) -> Result:
-        if is_known_type(asked.name):
-            raise SqlError(f"type {asked.name!r} already exists", asked.line, asked.column, sqlstate="42710")
-        await self._broker.tables.types.create(asked.name, asked.labels)
-        return Result(status="CREATE TYPE")
-
-    async def _alter_type(self, asked: AlterTypeStatement) -> Result:
-        is_new = await self.tables.add_label(asked)
-        return Result(status="ALTER TYPE" if is_new else "ALTER TYPE, which has the label")
-
-    async def _drop_type(self, asked: DropTypeStatement) -> Result:
-        types = self._broker.tables.types
-        known = [name for name in asked.names if not asked.if_exists or types.find(name) is not None]
-        for name in known:
-            types.get(name)
-        for name in known:
-            await self.tables.drop_type(name)
-        return Result(status="DROP TYPE" if known else "DROP TYPE, which does not exist")
-
-    async def _create_index(self, asked: CreateIndexStatement) -> Result:
-        made = await self.tables.create_index(asked)
-        return Result(status="CREATE INDEX, which exists" if made is None else "CREATE INDEX")
-
-    async def _drop_index(self, asked: DropIndexStatement) -> Result:
-        found = []
-        for name in asked.names:
-            index = self.tables.find_index(name)
-            if index is not None:
-                found.append(index)
-            elif not asked.if_exists:
-                raise SqlError(f"index {name!r} does not exist", asked.line, asked.column, sqlstate="42704")
-        for table, known in found:
-            await self.tables.drop_index(table, known)
-        return Result(status="DROP INDEX" if found else "DROP INDEX, which does not exist")
 
     async def _add_source(self, asked: AddSourceStatement) -> Result:
         if asked.explain:
