@@ -43,7 +43,7 @@ def type_change(old: ColumnType, new: ColumnType) -> TypeChange | None:
             return UNCHANGED
         case (("smallint" | "integer" | "bigint"), "text") if new.length is None:
             return _AS_TEXT
-        case (("decimal" | "uuid" | "date"), "text") if new.length is None:
+        case (("decimal" | "uuid" | "date" | "enum"), "text") if new.length is None:
             return UNCHANGED
         case "boolean", "text" if new.length is None:
             return TypeChange("CASE {0} WHEN 0 THEN 'false' WHEN 1 THEN 'true' END", lambda kept: "true" if kept else "false")
