@@ -36,7 +36,7 @@ class ViewHandler:
                     asked.column,
                     sqlstate=_DUPLICATE_COLUMN,
                 )
-        columns = view_columns(names, outline.types)
+        columns = view_columns(names, outline.declared_types)
         sources = sources_of(outline, found, self._broker)
         await self._broker.views.create(asked.name, columns, asked.query.text, sources, or_replace=asked.or_replace)
         return Result(status="CREATE VIEW")

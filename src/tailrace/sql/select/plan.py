@@ -16,6 +16,7 @@ from tailrace.model.errors import LimitExceededError, SqlError, TailraceError, U
 from tailrace.model.limits import Limits
 from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import Table
+from tailrace.sql.analysis.declared_types import declared_types
 from tailrace.sql.analysis.errors import UNDEFINED_TABLE, AnalysisError, UnsupportedError
 from tailrace.sql.analysis.queries import QueryAnalyzer
 from tailrace.sql.analysis.relations import KeyedRelation, RelationColumn, ViewQuery
@@ -128,6 +129,8 @@ class QueryOutline(NamedTuple):
 
     names: Sequence[str]
     types: Sequence[SqlType]
+    declared_types: Sequence[SqlType]
+    """The types as PostgreSQL declares them, with fewer digits."""
     used: Mapping[str, set[str]]
     """The columns that it uses of each table and topic that it names."""
     views: set[str]
@@ -205,7 +208,8 @@ class QueryPlanner:
                 name = relation.name if changes is None else changes.given
                 columns = uses[relation.number].columns
                 used.setdefault(name, set()).update(columns)
-        return QueryOutline(query.names, query.types, used, set(analyzer.views), unique_columns(query, self._keys_of))
+        key = unique_columns(query, self._keys_of)
+        return QueryOutline(query.names, query.types, declared_types(query), used, set(analyzer.views), key)
 
     def _keys_of(self, relation: NamedRelation) -> Sequence[Sequence[str]]:
         found = self._found.get(relation.name)

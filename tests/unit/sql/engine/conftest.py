@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tailrace.broker.broker import Broker
 from tailrace.model.clock import SystemClock
 from tailrace.model.limits import Limits
 from tailrace.sql.results import Result
@@ -22,6 +23,14 @@ class SharedSql:
     def __init__(self, sql: SqlClient, loop: asyncio.AbstractEventLoop) -> None:
         self._sql = sql
         self._loop = loop
+
+    @property
+    def broker(self) -> Broker:
+        """What the engine runs on, to be looked at only."""
+        return self._sql.broker
+
+    def dicts(self, text: str, params: Any = ()) -> list[dict[str, object]]:
+        return self._wait(self._sql.dicts(text, params))
 
     def run(self, text: str, params: Any = ()) -> None:
         self._wait(self._sql.engine.execute(text, params))

@@ -9,8 +9,15 @@ from hypothesis import strategies as st
 from tailrace.model.errors import InvalidTopicNameError, SqlError, TableExistsError
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_topic_name, topic_form
-from tests.support.aio import on_loop
-from tests.support.sql import running_sql
+from tailrace.model.route import ROUTES_TOPIC
+from tests.unit.sql.engine.conftest import SharedSql
+
+
+@pytest.fixture
+def sql(engine: SharedSql) -> SharedSql:
+    engine.drop_all()
+    return engine
+
 
 LEGAL = string.ascii_letters + string.digits + "_-"
 
@@ -33,83 +40,75 @@ def test_names_that_topics_can_have_stay_as_they_are(name: str) -> None:
     assert topic_form(name) == name
 
 
-@on_loop
-async def test_columns_of_any_script_work_in_statements_events_routes_and_views() -> None:
-    async with running_sql() as sql:
-        await sql.run(
-            'CREATE TABLE u (id INTEGER PRIMARY KEY, Größe INTEGER, "ÄÖ Ü" TEXT, "日本" JSONB, "GROSS" INTEGER, "x.y" INTEGER)'
-        )
-        await sql.run("""INSERT INTO u VALUES (1, 5, 'ä', '{"é": 1}', 4, 9)""")
-        await sql.run('INSERT INTO u (id, größe, "ÄÖ Ü") VALUES (?, ?, ?)', [2, 6, "b"])
-        changed = 'UPDATE u SET Größe = Größe + 1, "ÄÖ Ü" = upper("ÄÖ Ü") WHERE "日本" IS NOT NULL RETURNING größe, "ÄÖ Ü"'
-        result = await sql.run(changed)
-        assert [column.name for column in result.columns] == ["größe", "ÄÖ Ü"]
-        assert list(result.rows) == [(6, "Ä")]
-        assert await sql.rows('SELECT Größe, sum("GROSS"), max("x.y") FROM u GROUP BY größe') == [(6, 4, 9)]
-        feed = "SELECT größe, \"ÄÖ Ü\", _change_type FROM table_changes('u') ORDER BY _commit_version, 3 DESC"
-        assert [row[:2] for row in await sql.rows(feed)] == [(5, "ä"), (6, "b"), (5, "ä"), (6, "Ä")]
-        assert await sql.rows("SELECT value -> 'new' ->> 'größe' FROM _changes.u ORDER BY \"offset\"") == [
-            ("5",),
-            ("6",),
-            ("6",),
-        ]
-        await sql.run("CREATE TOPIC r")
-        route = "ALTER TOPIC r ADD SOURCE u ON INSERT, UPDATE WHERE größe > 5 PARTITION BY (\"ÄÖ Ü\") WITH (payload = 'full')"
-        matched = [row[3] for row in await sql.rows(f"EXPLAIN {route}")]
-        assert matched == ["false", "true", "true"]
-        await sql.run(route)
-        (added,) = sql.broker.routes
-        assert added.sql is not None
-        assert "größe" in str(added.sql)
-        await sql.run('CREATE VIEW w AS SELECT größe AS "Ü" FROM u; CREATE TABLE c AS SELECT id, größe, "ÄÖ Ü" FROM u')
-        assert await sql.rows('SELECT c."ÄÖ Ü", w."Ü" FROM c, w WHERE c.id = 1 AND w."Ü" = c.größe LIMIT 1') == [("Ä", 6)]
-        await sql.run('ALTER TOPIC r DROP SOURCE u; DROP VIEW w; ALTER TABLE u RENAME COLUMN Größe TO "Länge"')
-        assert await sql.rows('SELECT "Länge" FROM u WHERE id = 1') == [(6,)]
-        # Only ASCII letters are folded.
-        with pytest.raises(SqlError, match='column "lÄnge" does not exist'):
-            await sql.run("SELECT LÄNGE FROM u")
+def test_columns_of_any_script_work_in_statements_events_routes_and_views(sql: SharedSql) -> None:
+    sql.result(
+        'CREATE TABLE u (id INTEGER PRIMARY KEY, Größe INTEGER, "ÄÖ Ü" TEXT, "日本" JSONB, "GROSS" INTEGER, "x.y" INTEGER)'
+    )
+    sql.result("""INSERT INTO u VALUES (1, 5, 'ä', '{"é": 1}', 4, 9)""")
+    sql.result('INSERT INTO u (id, größe, "ÄÖ Ü") VALUES (?, ?, ?)', [2, 6, "b"])
+    changed = 'UPDATE u SET Größe = Größe + 1, "ÄÖ Ü" = upper("ÄÖ Ü") WHERE "日本" IS NOT NULL RETURNING größe, "ÄÖ Ü"'
+    result = sql.result(changed)
+    assert [column.name for column in result.columns] == ["größe", "ÄÖ Ü"]
+    assert list(result.rows) == [(6, "Ä")]
+    assert sql.rows('SELECT Größe, sum("GROSS"), max("x.y") FROM u GROUP BY größe') == [(6, 4, 9)]
+    feed = "SELECT größe, \"ÄÖ Ü\", _change_type FROM table_changes('u') ORDER BY _commit_version, 3 DESC"
+    assert [row[:2] for row in sql.rows(feed)] == [(5, "ä"), (6, "b"), (5, "ä"), (6, "Ä")]
+    assert sql.rows("SELECT value -> 'new' ->> 'größe' FROM _changes.u ORDER BY \"offset\"") == [
+        ("5",),
+        ("6",),
+        ("6",),
+    ]
+    sql.result("CREATE TOPIC r")
+    route = "ALTER TOPIC r ADD SOURCE u ON INSERT, UPDATE WHERE größe > 5 PARTITION BY (\"ÄÖ Ü\") WITH (payload = 'full')"
+    matched = [row[3] for row in sql.rows(f"EXPLAIN {route}")]
+    assert matched == ["false", "true", "true"]
+    sql.result(route)
+    (added,) = sql.broker.routes
+    assert added.sql is not None
+    assert "größe" in str(added.sql)
+    sql.result('CREATE VIEW w AS SELECT größe AS "Ü" FROM u; CREATE TABLE c AS SELECT id, größe, "ÄÖ Ü" FROM u')
+    assert sql.rows('SELECT c."ÄÖ Ü", w."Ü" FROM c, w WHERE c.id = 1 AND w."Ü" = c.größe LIMIT 1') == [("Ä", 6)]
+    sql.result('ALTER TOPIC r DROP SOURCE u; DROP VIEW w; ALTER TABLE u RENAME COLUMN Größe TO "Länge"')
+    assert sql.rows('SELECT "Länge" FROM u WHERE id = 1') == [(6,)]
+    # Only ASCII letters are folded.
+    with pytest.raises(SqlError, match='column "lÄnge" does not exist'):
+        sql.result("SELECT LÄNGE FROM u")
 
 
-@on_loop
-async def test_tables_and_views_have_names_of_any_script_and_topics_for_kafka() -> None:
-    async with running_sql() as sql:
-        await sql.run('CREATE TABLE Lager.Größe (id INTEGER PRIMARY KEY); CREATE TABLE "my table" (id INTEGER PRIMARY KEY)')
-        await sql.run('INSERT INTO lager.größe VALUES (1), (2); INSERT INTO "my table" SELECT id FROM lager."größe"')
-        names = [live.topic.name for live in sql.broker.topics]
-        assert names == ["_changes.lager.gr_u00f6__u00df_e", "_changes.my_u0020_table"]
-        consumed = await sql.dicts("CONSUME FROM lager.gr_u00f6__u00df_e LIMIT 1")
-        assert (consumed[0]["source_table"], consumed[0]["key"]) == ("lager.größe", '{"id":1}')
-        await sql.run('CREATE VIEW 見る AS SELECT count(*) AS "数" FROM "my table"')
-        assert await sql.rows("SELECT 数 FROM 見る") == [(2,)]
-        assert await sql.rows("SELECT table_schema, table_name FROM information_schema.tables ORDER BY 2") == [
-            ("lager", "größe"),
-            ("public", "my table"),
-            ("public", "見る"),
-        ]
-        for statement in ("CREATE VIEW lager.größe AS SELECT 1 AS x", "CREATE TABLE 見る (id INTEGER PRIMARY KEY)"):
-            with pytest.raises(TableExistsError):
-                await sql.run(statement)
-        for statement in ("CREATE TOPIC größe", 'CREATE TABLE "a""b" (id INTEGER PRIMARY KEY)'):
-            with pytest.raises(InvalidTopicNameError):
-                await sql.run(statement)
-        await sql.run("DROP TABLE lager.größe; DROP VIEW 見る")
-        assert [row[0] for row in await sql.rows("SHOW TABLES")] == ["my table"]
+def test_tables_and_views_have_names_of_any_script_and_topics_for_kafka(sql: SharedSql) -> None:
+    sql.result('CREATE TABLE Lager.Größe (id INTEGER PRIMARY KEY); CREATE TABLE "my table" (id INTEGER PRIMARY KEY)')
+    sql.result('INSERT INTO lager.größe VALUES (1), (2); INSERT INTO "my table" SELECT id FROM lager."größe"')
+    names = [live.topic.name for live in sql.broker.topics if live.topic.name != ROUTES_TOPIC]
+    assert names == ["_changes.lager.gr_u00f6__u00df_e", "_changes.my_u0020_table"]
+    consumed = sql.dicts("CONSUME FROM lager.gr_u00f6__u00df_e LIMIT 1")
+    assert (consumed[0]["source_table"], consumed[0]["key"]) == ("lager.größe", '{"id":1}')
+    sql.result('CREATE VIEW 見る AS SELECT count(*) AS "数" FROM "my table"')
+    assert sql.rows("SELECT 数 FROM 見る") == [(2,)]
+    assert sql.rows("SELECT table_schema, table_name FROM information_schema.tables ORDER BY 2") == [
+        ("lager", "größe"),
+        ("public", "my table"),
+        ("public", "見る"),
+    ]
+    for statement in ("CREATE VIEW lager.größe AS SELECT 1 AS x", "CREATE TABLE 見る (id INTEGER PRIMARY KEY)"):
+        with pytest.raises(TableExistsError):
+            sql.result(statement)
+    for statement in ("CREATE TOPIC größe", 'CREATE TABLE "a""b" (id INTEGER PRIMARY KEY)'):
+        with pytest.raises(InvalidTopicNameError):
+            sql.result(statement)
+    sql.result("DROP TABLE lager.größe; DROP VIEW 見る")
+    assert [row[0] for row in sql.rows("SHOW TABLES")] == ["my table"]
 
 
-@on_loop
-async def test_names_are_cut_after_63_bytes_as_in_postgresql() -> None:
-    async with running_sql() as sql:
-        await sql.run(f"CREATE TABLE {'a' * 70} ({'b' * 70} INTEGER PRIMARY KEY)")
-        assert [table.name for table in sql.broker.tables] == ["a" * 63]
-        assert await sql.rows(f"SELECT {'b' * 80} FROM {'a' * 63}") == []
+def test_names_are_cut_after_63_bytes_as_in_postgresql(sql: SharedSql) -> None:
+    sql.result(f"CREATE TABLE {'a' * 70} ({'b' * 70} INTEGER PRIMARY KEY)")
+    assert [table.name for table in sql.broker.tables] == ["a" * 63]
+    assert sql.rows(f"SELECT {'b' * 80} FROM {'a' * 63}") == []
 
 
-@on_loop
-async def test_topics_with_capitals_are_found_without_quotes_where_that_is_clear() -> None:
-    async with running_sql() as sql:
-        await sql.run("CREATE TOPIC App.Orders WITH (alias = 'Bestellungen'); INSERT INTO App.Orders (value) VALUES ('1')")
-        assert await sql.rows("SELECT value FROM App.Orders UNION ALL SELECT value FROM bestellungen") == [("1",), ("1",)]
-        await sql.run('CREATE TOPIC app.ORDERS; INSERT INTO "App.Orders" (value) VALUES (2)')
-        with pytest.raises(SqlError, match="no table"):
-            await sql.run("SELECT * FROM App.Orders")
-        assert await sql.rows('SELECT count(*) FROM "App"."Orders"') == [(2,)]
+def test_topics_with_capitals_are_found_without_quotes_where_that_is_clear(sql: SharedSql) -> None:
+    sql.result("CREATE TOPIC App.Orders WITH (alias = 'Bestellungen'); INSERT INTO App.Orders (value) VALUES ('1')")
+    assert sql.rows("SELECT value FROM App.Orders UNION ALL SELECT value FROM bestellungen") == [("1",), ("1",)]
+    sql.result('CREATE TOPIC app.ORDERS; INSERT INTO "App.Orders" (value) VALUES (2)')
+    with pytest.raises(SqlError, match="no table"):
+        sql.result("SELECT * FROM App.Orders")
+    assert sql.rows('SELECT count(*) FROM "App"."Orders"') == [(2,)]
