@@ -21,7 +21,7 @@ from tailrace.model.table import Column, ColumnType, Table
 from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
 from tailrace.sql.analysis.relations import RelationColumn
 from tailrace.sql.analysis.tree import AnalyzedQuery
-from tailrace.sql.analysis.types import SqlType, of_column
+from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.analysis.writes import WriteAnalyzer
 from tailrace.sql.functions.float_texts import float4_text
 from tailrace.sql.tables.change_events import TableEvents
@@ -29,6 +29,7 @@ from tailrace.sql.tables.change_recorder import ChangeRecorder
 from tailrace.sql.tables.decimals import register_decimals
 from tailrace.sql.tables.defaults import TableDefaults
 from tailrace.sql.tables.identities import IdentityNumbers
+from tailrace.sql.tables.planned_writes import written_columns
 from tailrace.sql.tables.schema import create_sql, insert_sql, rows_sql
 from tailrace.sql.tables.values import codec_of, stored
 from tailrace.sql.tables.write_plans import WriteContext, plan_write
@@ -121,9 +122,7 @@ class WritePlanRunner:
 
     def _find(self, name: str) -> list[RelationColumn] | None:
         table = self.tables.get(name)
-        if table is None:
-            return None
-        return [RelationColumn(one.name, of_column(one.type), is_key=one.name in table.primary_key) for one in table.columns]
+        return None if table is None else written_columns(table)
 
 
 def _refuse_query(query: AnalyzedQuery, role: str) -> list[tuple[Any, ...]]:

@@ -77,6 +77,7 @@ class QueryRunner:
         self._stream_slots = StreamSlots(limits)
         self._running: set[QueryRun] = set()
         self._sources: QuerySources | None = None
+        self._loading = asyncio.Lock()
         self._is_closed = False
 
     async def run(self, query: Query, params: Parameters, answer: ReadAnswer | None = None) -> Result:
@@ -194,9 +195,12 @@ class QueryRunner:
         self, write: Write, params: Parameters, answer: ReadAnswer, *, in_transaction: bool = False
     ) -> "WriteExecution":
         """Return what runs the queries of a write. Those that do not need its transaction have run."""
-        execution = (await self._loaded()).prepare_write(write, params, answer)
+        sources = await self._loaded()
+        execution = sources.prepare_write(write, params, answer)
         if write.kind != "insert" or in_transaction or execution.reads_tables or is_many(params, write):
             execution.check_in_transaction()
+            # A worker takes long to start, and nobody else writes while the transaction waits for one.
+            await asyncio.get_running_loop().run_in_executor(self._threads, sources.workers.warm_up)
         else:
             await self._scheduler.run(
                 lambda slot: self._answered(execution, self._threads, on_start=lambda: slot.begin(execution.interrupt))
@@ -222,7 +226,10 @@ class QueryRunner:
         if self._is_closed:
             raise _closing()
         if self._sources is None:
-            self._sources = await asyncio.get_running_loop().run_in_executor(self._threads, self._load)
+            # The first queries may come at once; they share what is loaded, above all the worker processes.
+            async with self._loading:
+                if self._sources is None:
+                    self._sources = await asyncio.get_running_loop().run_in_executor(self._threads, self._load)
         return self._sources
 
     def _load(self) -> "QuerySources":

@@ -83,6 +83,7 @@ class WorkerProcess:
             message, _ = self._receive()
             self._is_ready = isinstance(message, WorkerReady)
         self._failure = None
+        self.is_fit = True
 
     def constants(self, question: str, count: int) -> Sequence[int | None]:
         """Return the values of constants, one row of numbers. Call it before `run`."""
@@ -130,8 +131,9 @@ class WorkerProcess:
             yield pa.ipc.read_record_batch(pa.py_buffer(carried), schema)
 
     def end_scans(self) -> None:
-        """Release what the relations have read."""
+        """Release what the relations have read, and stop checking whether to go on."""
         self._scans = {}
+        self._check = None
 
     def stop(self) -> None:
         """Make the query fail at once. May be called from any thread, even after the query has ended."""
@@ -275,10 +277,24 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._decoding = threading.Lock()
 
+    def warm_up(self) -> None:
+        """Wait until there is a worker that has started, for a thread that must not wait for that."""
+        with self._lock:
+            if any(worker.is_fit for worker in self._free):
+                return
+        worker = self.take()
+        try:
+            worker.wait()
+        finally:
+            self.release(worker, was_stopped=False)
+
     def take(self) -> WorkerProcess:
         """Return a worker, which may still be starting."""
         with self._lock:
-            worker = self._free.pop() if self._free else self._start()
+            started = next((worker for worker in reversed(self._free) if worker.is_fit), None)
+            worker = started or (self._free[-1] if self._free else self._start())
+            if worker in self._free:
+                self._free.remove(worker)
             if not self._free and self._alive < self._max_workers:
                 self._free.append(self._start())
             return worker
