@@ -13,7 +13,7 @@ from tailrace.broker.broker import Broker
 from tailrace.model.table import Column, Table, TableIndex
 from tailrace.model.view import ViewDefinition
 from tailrace.sql.analysis.session_values import DATABASE, NAME, PUBLIC, USER
-from tailrace.sql.analysis.types import BOOL, INT4, TEXT, SqlType, of_column
+from tailrace.sql.analysis.types import BOOL, INT4, TEXT, SqlType, is_enum, of_column
 from tailrace.sql.tables.database import quoted
 
 INFORMATION_SCHEMA = "information_schema"
@@ -93,7 +93,11 @@ def _column(
     table: Table | None = None,
     column: Column | None = None,
 ) -> CatalogRow:
-    udt = f"_{kind.element.name}" if kind.is_array else kind.name
+    element = kind.element if kind.is_array else kind
+    # An enum has the namespace in its name.
+    udt_schema, udt = split_name(str(element)) if is_enum(element.name) else (PG_CATALOG, element.name)
+    udt = f"_{udt}" if kind.is_array else udt
+    shown = "USER-DEFINED" if is_enum(kind.name) else str(kind)
     maximum_length = octets = precision = radix = scale = digits = None
     if kind.name in _NUMBERS:
         (precision, scale), radix = _NUMBERS[kind.name], 2
@@ -117,9 +121,9 @@ def _column(
             identity = ("YES", generation, *map(str, numbers), "NO")
     return (
         *(DATABASE, *split_name(relation), name, place, default, "YES" if is_nullable else "NO"),
-        *("ARRAY" if kind.is_array else str(kind), maximum_length, octets, precision, radix, scale, digits),
+        *("ARRAY" if kind.is_array else shown, maximum_length, octets, precision, radix, scale, digits),
         *([None] * 11),
-        *(DATABASE, PG_CATALOG, udt, None, None, None, None, str(place), "NO", *identity, "NEVER", None, is_updatable),
+        *(DATABASE, udt_schema, udt, None, None, None, None, str(place), "NO", *identity, "NEVER", None, is_updatable),
     )
 
 
