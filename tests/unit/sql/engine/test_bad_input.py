@@ -79,7 +79,7 @@ ESCAPES = [
     "SELECT * FROM sqlite_master",
     "SELECT * FROM sqlite_schema",
     "SELECT * FROM pragma_table_info('t')",
-    "SELECT * FROM information_schema.tables",
+    "SELECT * FROM information_schema.triggers",
     "SELECT * FROM pg_catalog.pg_class",
     "SELECT * FROM duckdb_settings()",
     "SELECT * FROM duckdb_extensions()",
