@@ -244,7 +244,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     columnar_bytes: int = 4096 * MIB
     """Bytes of the columnar copies of tables on disk. The copies that were not used for longest go. 0 means no copies."""
     columnar_keys: int = 200_000
-    """Rows that may change in a table before its columnar copy is made again, at most; for small tables fewer."""
+    """Keys of changed rows that are remembered for the columnar copies of all tables; long ones count several times."""
     query_answer_bytes: int = 48 * MIB
     """Bytes of one query's answer."""
     query_threads: int = 2

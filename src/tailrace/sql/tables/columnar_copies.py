@@ -44,6 +44,8 @@ _PAUSES = 10
 """A copy of a table is made again after ten times the time that it took, so that it takes a tenth of a processor at most."""
 _FIRST_PAUSE_SECONDS = 1.0
 _REMEMBERED_PAUSES = 1_000
+_KEY_BYTES = 256
+"""What a key takes in a set, besides its texts."""
 
 RowKey = tuple[StoredValue, ...]
 ChangedKeysOf = Callable[[TableId], Iterable[RowKey] | None]
@@ -59,11 +61,20 @@ class ColumnarCopy:
         self.generation = generation
         self.keys: set[RowKey] = set()
         """The keys that have changed since the recording began."""
+        self.key_bytes = 0
+        """What they take in memory, roughly."""
         self.rows = 0
         self.size = 0
         self.is_valid = True
         self.uses = 0
         self.last_use = 0
+
+    def note(self, keys: Iterable[RowKey]) -> None:
+        """Add keys to those that have changed."""
+        for key in keys:
+            if key not in self.keys:
+                self.keys.add(key)
+                self.key_bytes += _KEY_BYTES + sum(len(cell) for cell in key if isinstance(cell, (str, bytes)))
 
 
 class ColumnarView(NamedTuple):
@@ -121,9 +132,10 @@ class ColumnarCopies:
                 if keys is None:
                     self._drop(copy)
                     continue
-                copy.keys.update(keys)
+                copy.note(keys)
                 if len(copy.keys) > self._most_keys(copy):
                     self._drop(copy)
+            self._bound_keys()
             for table_id in self._forgotten:
                 self._forget(table_id)
             try:
@@ -200,6 +212,16 @@ class ColumnarCopies:
     def _most_keys(self, copy: ColumnarCopy) -> int:
         most = self._limits.columnar_keys
         return most if copy.table.id in self._building and not copy.size else min(most, _FEW_KEYS + copy.rows // _MANY_PARTS)
+
+    def _bound_keys(self) -> None:
+        """Drop copies, those with the most keys first, while the keys of all take more memory than they may."""
+        copies = [*self._copies.values(), *self._building.values()]
+        taken = sum(copy.key_bytes for copy in copies)
+        for copy in sorted(copies, key=lambda copy: copy.key_bytes, reverse=True):
+            if taken <= self._limits.columnar_keys * _KEY_BYTES:
+                return
+            taken -= copy.key_bytes
+            self._drop(copy)
 
     def _is_worn(self, copy: ColumnarCopy) -> bool:
         return len(copy.keys) > _FEW_KEYS + copy.rows // _FEW_PARTS

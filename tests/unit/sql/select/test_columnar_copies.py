@@ -126,7 +126,11 @@ async def test_queries_over_a_copy_answer_as_those_over_rows(key: str, tmp_path:
 async def test_a_copy_is_made_by_a_process_after_a_long_scan_and_removed_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    left = tmp_path / FOLDER_NAME / "1-1.arrow"
+    left.parent.mkdir()
+    left.write_bytes(b"of a server that was killed")
     async with running_tables(tmp_path) as sql:
+        assert not left.exists()
         await sql.run("CREATE TABLE t (id bigint PRIMARY KEY, x integer)")
         await sql.run("INSERT INTO t VALUES (?, ?)", [[number, number % 3] for number in range(25_000)])
         text = "SELECT x, count(*), sum(id) FROM t GROUP BY x ORDER BY x"
@@ -165,6 +169,15 @@ async def test_a_copy_that_lacks_too_many_rows_or_has_no_room_is_not_used(
         await sql.run("UPDATE t SET small = 1 WHERE id < 2000")
         assert len(sql.tables.copies) == 0
         assert await sql.value("SELECT sum(small) FROM t WHERE id < 2000") == 2000
+    limits = msgspec.structs.replace(DEFAULT_LIMITS, columnar_keys=100)
+    async with running_tables(tmp_path / "keys", limits=limits) as sql:
+        await given_rows(sql)
+        await copied(sql)
+        await sql.run("UPDATE t SET small = 1 WHERE id < 90")
+        assert len(sql.tables.copies) == 1
+        await sql.run("UPDATE t SET small = 2 WHERE id < 101")
+        assert len(sql.tables.copies) == 0
+        assert await sql.value("SELECT sum(small) FROM t WHERE id < 101") == 202
     limits = msgspec.structs.replace(DEFAULT_LIMITS, columnar_bytes=10_000)
     async with running_tables(tmp_path / "small", limits=limits) as sql:
         table = await given_rows(sql)
