@@ -145,3 +145,25 @@ async def test_a_route_can_not_use_an_enum() -> None:
         await sql.run("ALTER TOPIC app.x ADD SOURCE t ON INSERT WHERE id > 1 WITH (payload = 'full')")
         columns = "SELECT data_type, udt_name FROM information_schema.columns WHERE table_name = 't' AND column_name = 'm'"
         assert await sql.rows(columns) == [("USER-DEFINED", "mood")]
+
+
+@on_loop
+async def test_a_file_from_before_an_index_gets_it_and_one_from_after_loses_it(tmp_path: Path) -> None:
+    """As if the process had died between the commit of the log and that of SQLite."""
+    store, file = MemoryStore(), tmp_path / "rows" / FILE_NAME
+    async with running_tables(file.parent, store) as sql:
+        await sql.run("CREATE TABLE t (id INT PRIMARY KEY, x INT, y INT)")
+        await sql.run("CREATE UNIQUE INDEX old ON t (x)")
+        await sql.run("INSERT INTO t VALUES (1, 1, 1)")
+    before = file.read_bytes()
+    async with running_tables(file.parent, store) as sql:
+        found = sql.tables.find_index("old")
+        assert found is not None
+        await sql.tables.drop_index(*found)
+        await sql.run("INSERT INTO t VALUES (2, 1, 2)")
+        await sql.run("CREATE UNIQUE INDEX new ON t (y)")
+    file.write_bytes(before)
+    async with running_tables(file.parent, store) as sql:
+        assert await sql.rows("SELECT id FROM t WHERE x = 1 ORDER BY id") == [(1,), (2,)]
+        await sql.run("INSERT INTO t VALUES (3, 1, 3)")
+        assert await refused(sql, "INSERT INTO t VALUES (4, 4, 2)") == "23505"
