@@ -96,6 +96,8 @@ class WriteJob:
     """For each statement, the index of its first event in the group, if it changed anything."""
     timing: WriteTiming | None = None
     """Filled if somebody asks for it."""
+    filling: Table | None = None
+    """The table that is filled. It may be gone when the job runs, and another one may have its name."""
 
 
 @dataclass(slots=True, eq=False)

@@ -321,7 +321,7 @@ class Tables:
         future: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
         tx = str(self._changes.next_transaction())
         size = size_of(statements, given)
-        self._writer.queue.put(WriteJob(tx, statements, given, messages, future, size, timing=timing))
+        self._writer.queue.put(WriteJob(tx, statements, given, messages, future, size, timing=timing, filling=filling))
         return await future
 
     async def read_rows(self, sql: str, values: Sequence[StoredValue], table: Table) -> StoredRows:

@@ -264,7 +264,7 @@ def _store_bytes(value: object) -> StoredValue:
             return bytes.fromhex(value[2:])
         except ValueError:
             raise InvalidValueError("\\x must be followed by pairs of hexadecimal digits") from None
-    raise InvalidValueError("write bytes as X'0aff', as '\\x0aff' or as decode('Cv8=', 'base64')")
+    raise InvalidValueError("write bytes as '\\x0aff' or as decode('Cv8=', 'base64')")
 
 
 def store_date(value: object) -> str:

@@ -207,6 +207,10 @@ class WriterConnection:
     def run(self, job: WriteJob, time_slice: TimeSlice) -> None:
         """Run one transaction of a client within the group's transaction. It is rolled back if it raises."""
         job.results, job.firsts = [], []
+        if job.filling is not None:
+            found = self._catalog.find(job.filling.name)
+            if found is None or found.id != job.filling.id:
+                raise UnknownTableError(f"table {job.filling.name!r} is not filled any more")
         steps = [
             _PreparedStatement(
                 statement,
