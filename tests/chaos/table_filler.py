@@ -22,6 +22,7 @@ async def fill(folder: Path) -> None:
     await broker.start()
     engine = await StatementEngine.open(folder, broker, SystemClock(), LIMITS)
     await engine.execute("CREATE TABLE other (id INTEGER PRIMARY KEY); INSERT INTO other VALUES (1)")
+    await engine.execute("CREATE VIEW seen AS SELECT id FROM other; CREATE VIEW gone AS SELECT 1 AS one; DROP VIEW gone")
     create_table_as._CHUNK_ROWS = 500
     await engine.execute(CREATE)
 

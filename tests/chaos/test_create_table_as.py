@@ -39,6 +39,7 @@ async def _judge(folder: Path, *, is_there: bool) -> None:
         try:
             async with running_tables(folder, store, limits=LIMITS) as sql:
                 assert [table.name for table in sql.broker.tables] == (["filled", "other"] if is_there else ["other"])
+                assert [view.name for view in sql.broker.views] == ["seen"]
                 names = [live.topic.name for live in sql.broker.topics]
                 assert names == (["_changes.filled", "_changes.other"] if is_there else ["_changes.other"])
                 if is_there:

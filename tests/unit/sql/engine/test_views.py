@@ -1,11 +1,15 @@
 """Views: what they show, what they depend on, and what happens when that changes."""
 
+import asyncio
+import random
+
 import pytest
 
 from tailrace.model.errors import (
     DependentViewsError,
     SqlError,
     TableExistsError,
+    TailraceError,
     UnknownTableError,
     UnsupportedSqlError,
 )
@@ -140,6 +144,38 @@ def test_views_of_views_are_bounded(sql: SharedSql) -> None:
     fails(sql, "CREATE VIEW v7 AS SELECT x.a FROM v6 x, v6 y", SqlError, "54001", "view_uses")
     with pytest.raises(SqlError, match="view_bytes"):
         parse(f"CREATE VIEW w AS SELECT '{'x' * 300}' AS a", Limits(view_bytes=200))
+
+
+@on_loop
+async def test_forty_clients_leave_names_once_and_no_view_without_what_it_reads() -> None:
+    choices = random.Random(7)
+
+    def statement() -> str:
+        name, other = choices.choice("abcde"), choices.choice("abcde")
+        view = f"CREATE OR REPLACE VIEW {name} AS SELECT id FROM {choices.choice(('base', other))}"
+        return choices.choice((view, view, view, f"DROP VIEW {name} CASCADE", f"CREATE TABLE {name} (id INTEGER PRIMARY KEY)"))
+
+    async with running_sql() as sql:
+        await sql.run("CREATE TABLE base (id INTEGER PRIMARY KEY)")
+        outcomes: list[object] = []
+
+        async def client() -> None:
+            for _ in range(6):
+                try:
+                    outcomes.append((await sql.run(statement())).status)
+                except TailraceError as error:
+                    outcomes.append(error)
+
+        await asyncio.gather(*(client() for _ in range(40)))
+        assert outcomes.count("CREATE VIEW") > 5
+        broker = sql.broker
+        for view in broker.views:
+            for source in view.sources:
+                assert source.topic is None or broker.topics.by_id(source.topic) is not None
+                assert source.view is None or broker.views.by_id(source.view) is not None
+            assert await sql.rows(f"SELECT count(*) FROM {view.name}") == [(0,)]
+        names = [one.name for one in (*broker.views, *broker.tables)]
+        assert len(names) == len(set(names))
 
 
 @on_loop
