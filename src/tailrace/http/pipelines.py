@@ -67,7 +67,7 @@ class PipelineEndpoints(Controller):
     @get("/router/routes")
     async def routes(self, broker: NamedDependency[Broker]) -> list[Route]:
         """Return the routes that apply to changes that are not routed yet."""
-        return await broker.routing.pending()
+        return [broker.tables.types.with_route_labels(route) for route in await broker.routing.pending()]
 
     @post("/router/sources", status_code=200)
     async def sources(self, body: RawBody, broker: NamedDependency[Broker]) -> list[PendingSourceView]:

@@ -31,19 +31,24 @@ ROUTES = (
     # Spark reads decimal digits only.
     PythonRoute("read_again", "name::int = 5", "name::int", None, 40),
     PythonRoute("plain", "n > 0 AND name IS NULL", "n", None, 0),
+    PythonRoute("ordered", "e > 'low' AND e <> 'top'", None, "e > 'low'", 0),
     PythonRoute("json", "n = 1 AND j @> '{\"a\": [1]}'", None, "j @> '{\"a\": [1]}'", 0),
 )
 
 
 def test_the_pipeline_does_what_the_dry_run_shows(tables: RoutedTables, route_once: RunOnce) -> None:
     api = tables.api
-    api.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT, n INT, j JSON)")
+    api.sql("CREATE TYPE level AS ENUM ('low', 'high', 'top')")
+    api.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT, n INT, j JSON, e level)")
     for route in ROUTES:
         api.create_topic(route.topic, 5)
         api.sql(route.text())
+    # Routes know the labels that come after them.
+    api.sql("ALTER TYPE level ADD VALUE 'mid' BEFORE 'high'")
     rows = [(name, n) for name in NAMES for n in NUMBERS]
     for id, (name, n) in enumerate(rows):
-        api.sql("INSERT INTO t VALUES (?, ?, ?, ?)", id, name, n, json.dumps({"a": [id % 2, 7]}))
+        level = ("low", "mid", "high", "top", None)[id % 5]
+        api.sql("INSERT INTO t VALUES (?, ?, ?, ?, ?)", id, name, n, json.dumps({"a": [id % 2, 7]}), level)
     api.sql("DELETE FROM t")
     (report,) = route_once()
     assert report.rows == 2 * len(rows)

@@ -13,6 +13,7 @@ from tailrace.broker.commits import Change, Committer
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import LimitExceededError, SqlError
+from tailrace.model.route import Route
 from tailrace.model.table import ColumnType, EnumType, Table
 from tailrace.store.contract import Store
 
@@ -93,6 +94,23 @@ class EnumTypes:
             for column in table.columns
         )
         return table if columns == table.columns else msgspec.structs.replace(table, columns=columns)
+
+    def with_route_labels(self, route: Route) -> Route:
+        """Return a route whose expressions know the labels that were added since it was made."""
+        python = route.sql.python
+        if python is None or not any(map(_enum_in, python.columns.values())):
+            return route
+        columns = {name: self._with_added_labels(type_) for name, type_ in python.columns.items()}
+        sql = msgspec.structs.replace(route.sql, python=msgspec.structs.replace(python, columns=columns))
+        return msgspec.structs.replace(route, sql=sql)
+
+    def _with_added_labels(self, type_: ColumnType) -> ColumnType:
+        """Return the type with more labels, unless its name belongs to another one by now."""
+        if type_.element is not None:
+            return msgspec.structs.replace(type_, element=self._with_added_labels(type_.element))
+        found = self._with_labels(type_)
+        is_same = [label for label in found.labels if label in type_.labels] == list(type_.labels)
+        return found if is_same else type_
 
     def uses(self, table: Table, name: str) -> bool:
         """Return whether a column of a table has this type."""

@@ -214,6 +214,7 @@ _CELL_TYPES: Mapping[str, Any] = {
     "decimal": Decimal,
     "text": str,
     "char": str,
+    "enum": str,
     "bytes": bytes,
     "date": date,
     "time": time,

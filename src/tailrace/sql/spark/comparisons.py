@@ -21,6 +21,8 @@ def _comparisons() -> dict[str, Template]:
         entries[f"numeric {operator} numeric"] = of_decimals(plain, is_comparison=True)
     for operator in ("=", "<>"):
         entries[f"anyarray {operator} anyarray"] = f"({{0}} {operator} {{1}})"
+        # The order of labels is not that of texts.
+        entries[f"anyenum {operator} anyenum"] = f"({{0}} {operator} {{1}})"
     return entries
 
 

@@ -36,7 +36,7 @@ from tailrace.sql.analysis.tree import (
     NullTest,
     Slice,
 )
-from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.analysis.types import SqlType, is_enum
 from tailrace.sql.spark.casts import cast
 from tailrace.sql.spark.comparisons import PLAIN
 from tailrace.sql.spark.functions import FUNCTIONS
@@ -185,6 +185,8 @@ class SparkRenderer:
 
     def _extreme(self, node: Extreme) -> CompiledExpression:
         _check_one_form(node)
+        if is_enum(node.type.name):
+            raise UnsupportedError("a route can't order the labels of an enum", node.location)
         operands = [self._branch(one, node) for one in node.arguments]
         if len(operands) == 1:
             return operands[0]
@@ -200,7 +202,7 @@ class SparkRenderer:
         return CompiledExpression(null_if(failure, text), failure)
 
     def _in_list(self, node: InList) -> CompiledExpression:
-        calls = [one for one in node.comparisons if isinstance(one, Call) and one.arguments[0].type.name in _ONE_FORM]
+        calls = [one for one in node.comparisons if isinstance(one, Call) and _has_one_form(one.arguments[0].type.name)]
         if len(calls) == len(node.comparisons) and len({one.signature.key for one in calls}) == 1:
             lefts, rights = zip(*(self._compared(one.arguments) for one in calls), strict=True)
             left = lefts[0]
@@ -352,12 +354,16 @@ def _is_never_null(node: Expression) -> bool:
     return isinstance(node, Constant) and node.value is not None
 
 
+def _has_one_form(name: str) -> bool:
+    return name in _ONE_FORM or is_enum(name)
+
+
 def _check_one_form(node: Expression) -> None:
     """Refuse types of which equal values may look different in Spark."""
     name = node.type.name
     if name == "numeric":
         spark_type(fixed_type(node), node.location)
-    elif name.removesuffix("[]") not in _ONE_FORM:
+    elif not _has_one_form(name.removesuffix("[]")):
         raise UnsupportedError(f"a route can't compare values of the type {node.type}", node.location)
 
 

@@ -15,7 +15,7 @@ from tailrace.sql.analysis.catalog import Signature
 from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.numeric_digits import digits_of_call
 from tailrace.sql.analysis.tree import Call, Case, Cast, Coalesce, Constant, Expression, Extreme, NullIf
-from tailrace.sql.analysis.types import SqlType, digits_of
+from tailrace.sql.analysis.types import SqlType, digits_of, is_enum
 
 MAX_PRECISION = 38
 """The digits of Spark's largest decimal."""
@@ -78,6 +78,8 @@ def spark_type(sql_type: SqlType, location: int = -1) -> str:
                 location,
             )
         return f"DECIMAL({digits[0]}, {digits[1]})"
+    if is_enum(sql_type.name):
+        return "STRING"
     if sql_type.name not in _TYPES:
         raise UnsupportedError(f"routes can't use values of the type {sql_type}", location)
     return _TYPES[sql_type.name]

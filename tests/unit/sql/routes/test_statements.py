@@ -14,6 +14,8 @@ from tailrace.model.errors import (
     UnknownTopicError,
 )
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
+from tailrace.sql.routes.check import analyzed_route
+from tailrace.sql.routes.evaluation import RouteEvaluator
 from tailrace.wire.partitioner import partition_for_key
 from tests.support.aio import on_loop
 from tests.support.sql import SqlClient, running_sql
@@ -228,3 +230,47 @@ async def test_explain_says_what_python_evaluates(clauses: str, in_python: str) 
         await prepared(sql)
         _, status = await explained(sql, f"{clauses} WITH (payload = 'key')")
         assert status.partition("; Python evaluates ")[2] == in_python
+
+
+@pytest.mark.parametrize(
+    ("condition", "matching"),
+    [
+        ("e = 'high'", [2]),
+        ("e > 'low'", [2, 3]),
+        ("r = 0.1::real", [1]),
+        ("r > 0.1", [1, 2]),
+        ("tm < '12:00'", [1]),
+        ("c = 'ab'", [1]),
+        ("c || 'x' = 'abx'", [1]),
+        ("length(v) = 3", [2]),
+        ("lower(c) = 'ab' AND initcap(v) = 'Xy'", [1]),
+    ],
+)
+@on_loop
+async def test_routes_see_columns_of_every_type_as_postgres_would(condition: str, matching: list[int]) -> None:
+    async with running_sql() as sql:
+        await sql.run("CREATE TYPE level AS ENUM ('low', 'high', 'top')")
+        await sql.run("CREATE TABLE t (id int PRIMARY KEY, e level, r real, tm time, c char(4), v varchar(5))")
+        await sql.run("INSERT INTO t VALUES (1, 'low', 0.1, '10:30', 'ab', 'xy'), (2, 'high', 2.5, '12:00:00.5', 'b', 'xyz')")
+        await sql.run("INSERT INTO t VALUES (3, 'top', NULL, NULL, NULL, NULL)")
+        await sql.run("CREATE TOPIC typed")
+        result = await sql.run(f"EXPLAIN ALTER TOPIC typed ADD SOURCE t ON INSERT WHERE ({condition}) WITH (payload = 'key')")
+        keys = [str(row[2]) for row in result.rows if row[3] == "true"]
+        assert keys == [f"{{'id': {id}}}" for id in matching]
+        assert [row[3] for row in result.rows if row[3] == "failed"] == []
+
+
+@pytest.mark.parametrize(("condition", "matches"), [("e > 'low'", True), ("e < 'high'", True), ("e = 'high'", False)])
+@on_loop
+async def test_a_route_knows_the_labels_that_an_enum_gets_later(condition: str, matches: bool) -> None:
+    async with running_sql() as sql:
+        await sql.run("CREATE TYPE level AS ENUM ('low', 'high')")
+        await sql.run("CREATE TABLE t (id int PRIMARY KEY, e level)")
+        await sql.run("CREATE TOPIC typed")
+        await sql.run(f"ALTER TOPIC typed ADD SOURCE t ON INSERT WHERE ({condition}) WITH (payload = 'key')")
+        await sql.run("ALTER TYPE level ADD VALUE 'mid' BEFORE 'high'")
+        (route,) = sql.broker.routes
+        known = analyzed_route(sql.broker.tables.types.with_route_labels(route))
+        assert known is not None
+        outcome = RouteEvaluator(known).whole(None, b'{"id":1,"e":"mid"}')
+        assert (outcome.matches, outcome.failed) == (matches, False)
