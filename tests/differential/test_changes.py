@@ -1,6 +1,6 @@
 """INSERT, UPDATE and DELETE with queries in them leave the rows that they leave in PostgreSQL, or fail with its code."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,40 +14,58 @@ from tests.support.aio import on_loop
 from tests.support.sql import SqlClient, running_sql
 
 CASES = Path(__file__).parent / "cases" / "changes"
-TABLES = [
+QUERIES = (
     "CREATE TABLE t (id bigint PRIMARY KEY, a integer, b text, n decimal(8, 2))",
     "CREATE TABLE u (k integer PRIMARY KEY, v integer, w text, j jsonb)",
-]
-ROWS = [
     "INSERT INTO t VALUES (1, 10, 'x', 1.5), (2, 20, 'y', 2.5), (3, NULL, 'z', NULL), (4, 40, NULL, 0)",
     """INSERT INTO u VALUES (1, 100, 'one', '{"b": 1.10, "a": [1]}'), (2, 200, 'two', NULL), (3, 300, NULL, '[]')""",
-]
-RESET = "; ".join(["BEGIN", "TRUNCATE t", "TRUNCATE u", *ROWS, "COMMIT"])
+)
+TYPES = (
+    (
+        "CREATE TABLE t (id bigint PRIMARY KEY, ts timestamptz, d date, u uuid, y bytea, l integer[], r real,"
+        " f double precision, h time, c char(4), s varchar(5), n numeric(6, 2), b boolean, i smallint, j jsonb)"
+    ),
+    "CREATE TABLE u (k integer PRIMARY KEY, x text)",
+    (
+        "INSERT INTO t VALUES (1, '2026-01-31 10:00+02', '2026-01-31', 'f81d4fae-7dec-41d0-a765-00a0c91e6bf6', '\\x00ff',"
+        """ '{1,NULL,3}', 0.1, 1e300, '13:45:00.5', 'ab', 'hello', 12.345, true, 7, '{"a": 1.50}')"""
+    ),
+    "INSERT INTO u VALUES (1, 'one'), (2, 'two')",
+)
+"""Two tables and their rows."""
 LOOK = "SELECT * FROM t ORDER BY id"
 
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Postgres]:
     with running_postgres() as postgres:
-        for text in ("DROP TABLE IF EXISTS t, u CASCADE", *TABLES, *ROWS):
-            assert not isinstance(postgres.run(text), Failure)
         yield postgres
 
 
+def given(postgres: Postgres, texts: Sequence[str]) -> None:
+    for text in ("DROP TABLE IF EXISTS t, u CASCADE", *texts):
+        assert not isinstance(postgres.run(text), Failure)
+
+
 @asynccontextmanager
-async def tailrace() -> AsyncIterator[SqlClient]:
+async def tailrace(texts: Sequence[str]) -> AsyncIterator[SqlClient]:
     async with running_sql() as sql:
-        for text in (*TABLES, *ROWS):
+        for text in texts:
             await sql.run(text)
         yield sql
 
 
+@pytest.mark.parametrize(("cases", "tables"), [("queries", QUERIES), ("types", TYPES)], ids=["queries", "types"])
 @on_loop
-async def test_a_write_changes_the_rows_that_it_changes_in_postgresql(postgres: Postgres) -> None:
-    texts = list(statements_of(CASES / "queries.sql"))
+async def test_a_write_changes_the_rows_that_it_changes_in_postgresql(
+    postgres: Postgres, cases: str, tables: Sequence[str]
+) -> None:
+    texts = list(statements_of(CASES / f"{cases}.sql"))
     assert len(texts) > 50
     differences = []
-    async with tailrace() as sql:
+    reset = "; ".join(["BEGIN", "TRUNCATE t", "TRUNCATE u", *tables[2:], "COMMIT"])
+    given(postgres, tables)
+    async with tailrace(tables) as sql:
         for text in texts:
             expected, expected_rows = postgres.run_and_look(text, LOOK)
             found = await answer(sql, text)
@@ -62,13 +80,14 @@ async def test_a_write_changes_the_rows_that_it_changes_in_postgresql(postgres: 
                     f"{text}\n    P {shown(expected)} {shown(expected_rows)}\n    T {shown(found)} {shown(found_rows)}"
                 )
             if isinstance(found, Answer):
-                await sql.run(RESET)
+                await sql.run(reset)
     assert not differences, "\n".join(["", *differences])
 
 
 @on_loop
 async def test_what_would_differ_is_refused_with_its_place(postgres: Postgres) -> None:
-    async with tailrace() as sql:
+    given(postgres, QUERIES)
+    async with tailrace(QUERIES) as sql:
         for text in statements_of(CASES / "refused.sql"):
             assert isinstance(postgres.run_and_undo(text), Answer), text
             with pytest.raises(SqlError) as refused:

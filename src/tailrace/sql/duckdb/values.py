@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.interval_texts import Interval, interval_text
-from tailrace.sql.analysis.json_documents import JsonError, too_deep
+from tailrace.sql.analysis.json_documents import JsonError, document_text, read_document, too_deep
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.functions.float_texts import float4_text
 
@@ -56,6 +56,10 @@ def _json(text: str) -> Any:
         raise JsonError("0A000", "a JSON number of this size can't be returned; cast it to text") from None
 
 
+def _jsonb_text(text: str) -> str:
+    return document_text(read_document(text))
+
+
 def _uuid(value: Any) -> UUID:
     return value if isinstance(value, UUID) else UUID(bytes=value) if isinstance(value, bytes) else UUID(value)
 
@@ -89,6 +93,7 @@ _EXPRESSION_CONVERTERS: Mapping[str, Converter] = {
     "numeric": Decimal,
     "float4": _shortest,
     "timestamptz": _in_utc,
+    "jsonb": _jsonb_text,
     "uuid": _uuid,
     "interval": _interval,
 }
