@@ -33,6 +33,7 @@ from tailrace.store.contract import Store
 _NO_ID = ViewId(0)
 _INVALID_DEFINITION = "42P16"
 _RECURSION = "42P17"
+_BETWEEN_LABELS = "\x1f"
 
 
 class ViewDefinitions:
@@ -259,7 +260,7 @@ def _check_columns(there: ViewDefinition, columns: Sequence[ViewColumn]) -> None
                 f'cannot change name of view column "{old.name}" to "{new.name}"; drop the view and create it again',
                 sqlstate=_INVALID_DEFINITION,
             )
-        if msgspec.structs.replace(old, name=new.name) != new:
+        if type_name(old) != type_name(new):
             raise SqlError(
                 f'cannot change data type of view column "{old.name}" from {type_name(old)} to {type_name(new)}',
                 sqlstate=_INVALID_DEFINITION,
@@ -269,4 +270,6 @@ def _check_columns(there: ViewDefinition, columns: Sequence[ViewColumn]) -> None
 def type_name(column: ViewColumn) -> str:
     """Return the type of a column with what limits it."""
     limits = [str(one) for one in (column.precision, column.scale, column.length) if one is not None]
-    return f"{column.type}({', '.join(limits)})" if limits else column.type
+    # The name of an enum comes after its labels.
+    name = column.type.rpartition(_BETWEEN_LABELS)[2]
+    return f"{name}({', '.join(limits)})" if limits else name

@@ -31,7 +31,9 @@ from tailrace.sql.analysis.tree import (
     Logical,
     NamedRelation,
     Parameter,
+    QueryRelation,
     Select,
+    WindowCall,
     parts_of,
     without_relabeling,
 )
@@ -93,14 +95,34 @@ class SourceUse(NamedTuple):
 def uses_of(query: AnalyzedQuery, relations: Sequence[NamedRelation]) -> dict[int, SourceUse]:
     """Return what the query uses of each of its relations, by their numbers."""
     uses = {relation.number: SourceUse(set(), []) for relation in relations}
+    origins = _origins(query)
     for node in parts_of(query):
         if isinstance(node, ColumnReference):
             if node.relation in uses:
                 uses[node.relation].columns.add(node.column)
         elif isinstance(node, Select):
             for numbers, term in _terms(node):
-                _note(term, numbers, uses)
+                _note(term, numbers, uses, origins)
     return uses
+
+
+def _origins(query: AnalyzedQuery) -> dict[tuple[int, str], tuple[int, str]]:
+    """Return which column a column of a view or subquery is, where its rows are those that are read.
+
+    A condition on such a column holds for the rows that are read, too: there is no LIMIT and no group between them.
+    """
+    found = {}
+    for node in parts_of(query):
+        if isinstance(node, QueryRelation) and isinstance(node.query, Select) and _passes_rows(node.query):
+            for at, column in enumerate(node.query.columns, 1):
+                if isinstance(column.expression, ColumnReference):
+                    found[node.number, f"c{at}"] = column.expression.relation, column.expression.column
+    return found
+
+
+def _passes_rows(query: Select) -> bool:
+    is_whole = query.limit is None and query.offset is None and not query.is_grouped and not query.distinct_on
+    return is_whole and not any(isinstance(part, WindowCall) for column in query.columns for part in column.expression.walk())
 
 
 def _terms(query: Select) -> Iterator[tuple[frozenset[int], Expression]]:
@@ -131,7 +153,7 @@ def _numbers(item: FromItem) -> Iterator[int]:
     if isinstance(item, Join):
         yield from _numbers(item.left)
         yield from _numbers(item.right)
-    elif isinstance(item, NamedRelation):
+    elif isinstance(item, NamedRelation | QueryRelation):
         yield item.number
 
 
@@ -143,11 +165,21 @@ def _flattened(condition: Expression | None) -> Iterator[Expression]:
         yield condition
 
 
-def _note(term: Expression, numbers: frozenset[int], uses: Mapping[int, SourceUse]) -> None:
+def _note(
+    term: Expression,
+    numbers: frozenset[int],
+    uses: Mapping[int, SourceUse],
+    origins: Mapping[tuple[int, str], tuple[int, str]],
+) -> None:
     found = _compared(term)
-    if found is not None and found[0].relation in numbers and found[0].relation in uses:
-        column, comparison, constants = found
-        uses[column.relation].conditions.append(ColumnCondition(column.column, comparison, constants))
+    if found is None or found[0].relation not in numbers:
+        return
+    column, comparison, constants = found
+    origin = column.relation, column.column
+    while origin in origins:
+        origin = origins[origin]
+    if origin[0] in uses:
+        uses[origin[0]].conditions.append(ColumnCondition(origin[1], comparison, constants))
 
 
 def _compared(term: Expression) -> tuple[ColumnReference, Comparison, Sequence[Expression]] | None:

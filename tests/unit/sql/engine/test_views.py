@@ -136,6 +136,29 @@ def test_views_are_not_written_to_and_have_no_parameters(sql: SharedSql) -> None
     fails(sql, "CREATE VIEW w (select) AS SELECT 1", SqlError, "42601", "in quotes")
 
 
+def test_conditions_on_views_are_given_to_what_they_read(sql: SharedSql) -> None:
+    sql.run(TABLE + "; CREATE VIEW inner_view AS SELECT n AS x, id AS number FROM t")
+    sql.run("CREATE VIEW outer_view AS SELECT number + 0 AS sum, number FROM inner_view WHERE x > 5")
+    plan = [str(row[0]).strip() for row in sql.rows("EXPLAIN SELECT * FROM outer_view WHERE number = 2")]
+    assert 'Conditions: "id" = 2 AND "n" > 5' in plan
+    assert sql.rows("SELECT * FROM outer_view WHERE number = 2") == [(2, 2)]
+    for query, rows in (
+        ("SELECT id FROM t ORDER BY id LIMIT 2", [(2,)]),
+        ("SELECT id FROM t ORDER BY id OFFSET 1", [(2,)]),
+        ("SELECT DISTINCT ON (k) id FROM t ORDER BY k, id", [(2,)]),
+        ("SELECT id FROM t WHERE id <> 2 UNION ALL SELECT 2", [(2,)]),
+        ("SELECT b.id FROM t LEFT JOIN t b ON b.id = t.id + 1", [(2,)]),
+    ):
+        sql.run(f"CREATE OR REPLACE VIEW plain AS {query}")
+        assert sql.rows("SELECT id FROM plain WHERE id = 2") == rows, query
+    sql.run(
+        "CREATE VIEW numbered AS SELECT id, row_number() OVER (ORDER BY id DESC) AS place, count(*) OVER () AS total FROM t"
+    )
+    assert sql.rows("SELECT * FROM numbered WHERE id = 2") == [(2, 2, 3)]
+    sql.run("CREATE VIEW grouped AS SELECT k, count(*) AS c FROM t GROUP BY k")
+    assert sql.rows("SELECT * FROM grouped WHERE c = 2 AND k = 'a'") == [("a", 2)]
+
+
 def test_views_of_views_are_bounded(sql: SharedSql) -> None:
     sql.run("CREATE VIEW v0 AS SELECT 1 AS a")
     for number in range(6):
