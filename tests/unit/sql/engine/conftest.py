@@ -10,6 +10,7 @@ import pytest
 from tailrace.broker.broker import Broker
 from tailrace.model.clock import SystemClock
 from tailrace.model.limits import Limits
+from tailrace.sql.handlers.copy import CopiedRows
 from tailrace.sql.results import Result
 from tests.support.aio import TEST_SECONDS
 from tests.support.sql import SqlClient, running_sql
@@ -40,6 +41,9 @@ class SharedSql:
 
     def rows(self, text: str, params: Any = ()) -> list[tuple[object, ...]]:
         return self._wait(self._sql.rows(text, params))
+
+    def copy_rows(self, table: str, data: bytes) -> CopiedRows:
+        return self._wait(self._sql.engine.copy_rows(table, data, skip=False))
 
     def drop_all(self) -> None:
         """Drop all views, tables and topics."""

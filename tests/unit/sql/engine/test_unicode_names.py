@@ -2,6 +2,7 @@
 
 import string
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,6 +98,16 @@ def test_tables_and_views_have_names_of_any_script_and_topics_for_kafka(sql: Sha
             sql.result(statement)
     sql.result("DROP TABLE lager.größe; DROP VIEW 見る")
     assert [row[0] for row in sql.rows("SHOW TABLES")] == ["my table"]
+
+
+def test_rows_are_copied_into_tables_and_columns_of_any_script(sql: SharedSql) -> None:
+    sql.run('CREATE TABLE lager.größe (id INTEGER PRIMARY KEY, 名前 TEXT, "ÄÖ Ü" INTEGER)')
+    rows = pa.table({"id": [1, 2], "名前": ["太郎", None], "ÄÖ Ü": [5, 6]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    assert sql.copy_rows("lager.größe", sink.getvalue().to_pybytes()).rows == 2
+    assert sql.rows("SELECT * FROM lager.größe ORDER BY id") == [(1, "太郎", 5), (2, None, 6)]
 
 
 def test_names_are_cut_after_63_bytes_as_in_postgresql(sql: SharedSql) -> None:
