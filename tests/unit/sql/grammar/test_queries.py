@@ -149,7 +149,6 @@ UNSUPPORTED = [
     "CREATE SECRET x",
     "CREATE SEQUENCE s",
     "CREATE TRIGGER x",
-    "CREATE TYPE x",
     "ALTER SYSTEM SET x = 1",
     "DROP SCHEMA s",
     "DEALLOCATE x",
