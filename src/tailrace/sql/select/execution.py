@@ -23,7 +23,8 @@ from tailrace.sql.results import Result, ResultColumn, RowSink
 from tailrace.sql.select.fast_point_select import PointSelects
 from tailrace.sql.select.plan import FoundRelation, PlannedScan, QueryPlan, QueryPlanner, names_in, sql_type_of
 from tailrace.sql.select.sources import scan_bounds
-from tailrace.sql.select.system import ReadRows, SystemRelation, find_system, found_system, is_system_name
+from tailrace.sql.select.system import ReadRows, SystemRelation
+from tailrace.sql.select.system_names import find_system, found_system, is_system_name
 from tailrace.sql.select.tables import ChangedRowsRelation, RowReader, SnapshotReader, TableRelation, can_use_copy
 from tailrace.sql.select.topics import HIDDEN_COLUMNS, TOPIC_COLUMNS, FieldReader, TopicRelation
 from tailrace.sql.select.views import ViewExpansion

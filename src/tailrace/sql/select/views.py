@@ -11,7 +11,7 @@ from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.grammar.lexer import read_tokens
 from tailrace.sql.grammar.selects import parse_query
 from tailrace.sql.select.plan import FoundRelation, FoundView, QueryNames, QueryOutline, names_in
-from tailrace.sql.select.system import is_system_name
+from tailrace.sql.select.system_names import is_system_name
 from tailrace.sql.statements import Query
 
 
