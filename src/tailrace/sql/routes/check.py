@@ -161,11 +161,6 @@ class _RouteScope(Scope):
         if column is None:
             hint = did_you_mean(name, (known for known, _ in self._columns.values()))
             raise AnalysisError("42703", f"table {self._table_name!r} has no column {name!r}{hint}", location)
-        if "enum" in (column[1].kind, column[1].element.kind if column[1].element is not None else ""):
-            raise UnsupportedError(
-                f"a route can't use the enum {column[0]!r}, whose labels and their order may change; use another column",
-                location,
-            )
         return ColumnReference(of_column(column[1]), relation, column[0], location=location)
 
     def _relation(self, name: str, qualifier: str | None, location: int) -> int:

@@ -255,6 +255,7 @@ async def test_closing_does_not_wait_for_queries(tmp_path: Path) -> None:
         await given_numbers(sql, 1000)
         running, waiting = asyncio.create_task(sql.run(ENDLESS)), asyncio.create_task(sql.run(ENDLESS))
         await asyncio.sleep(0.05)
+        sql.queries.close()
         await sql.tables.close()
         for query in (running, waiting):
             with pytest.raises((TailraceError, asyncio.CancelledError)):
