@@ -115,7 +115,8 @@ def route_of(api: Api) -> Route:
 
 def records_of(api: Api) -> list[Record]:
     found = api.sql(
-        """SELECT "offset", "cursor", headers, value, (epoch_ms("timestamp"))::bigint FROM _changes.s.t ORDER BY 1"""
+        """SELECT "offset", "cursor", headers, value, (extract(epoch FROM "timestamp") * 1000)::bigint
+        FROM _changes.s.t ORDER BY 1"""
     )
     assert [row[0] for row in found] == list(range(len(found)))
     return [

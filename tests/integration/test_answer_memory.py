@@ -28,7 +28,7 @@ from tests.support.server import ServerProcess
 
 MIB = 1 << 20
 GROWTH_MIB = 300
-HEALTH_SECONDS = 1.0
+HEALTH_SECONDS = 2.0
 READERS = 16
 MANY_READERS = 40
 

@@ -116,6 +116,8 @@ class ServerApi:
         """Copy a file into a table; the options are those of the SDK."""
         from tailrace.client._sync.copy import TableCopy
 
+        # A copy waits for a server that is away for a while; one that was never there is told of at once.
+        self.get("/health")
         with self._explained(is_read=False):
             return TableCopy(self._transport).copy_into(table, source, **options)
 

@@ -30,7 +30,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
-_NAME = re.compile(r":([A-Za-z_]\w*)")
+_NAME = re.compile(r":([A-Za-z_][\w$]*)")
 _BEFORE_OPERAND_TEXT = """
     all and any array as asymmetric between by case cross default distinct else escape except fetch filter first from full
     group having ilike in inner intersect is join lateral left like limit natural next not offset on only or order outer
