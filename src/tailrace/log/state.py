@@ -20,6 +20,7 @@ from struct import Struct
 
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict, WriteBatch, WriteOptions
 
+from tailrace.log.manifest import check_manifest
 from tailrace.model.commit import Changes
 from tailrace.model.errors import CorruptionError, FolderInUseError, StorageFailedError, StorageFullError, TailraceError
 from tailrace.model.ids import Position
@@ -64,6 +65,7 @@ class StateDb:
         table.set_bloom_filter(10, False)
         options.set_block_based_table_factory(table)
         try:
+            check_manifest(folder)
             access = AccessType.read_only() if read_only else AccessType.read_write()
             self._db = Rdict(str(folder), options, access_type=access)
         except Exception as error:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tailrace.log.manifest import check_manifest
 from tailrace.log.state import STATE, SettledState, StateDb
 from tailrace.model.commit import Changes
 from tailrace.model.ids import Position
@@ -65,3 +66,30 @@ def test_a_dropped_prefix_can_be_held_too(db: StateDb) -> None:
     with settled.releasing(lambda: Position(0)):
         pass
     assert [key for key, _ in db.items(STATE)] == [STATE + b"a/3", STATE + b"b"]
+
+
+def test_a_manifest_with_a_flipped_bit_is_refused_before_rocksdb_reads_it_for_ever(tmp_path: Path) -> None:
+    db = StateDb(tmp_path)
+    batch = db.batch()
+    batch.put(b"key", b"value")
+    db.write(batch)
+    db.close()
+    check_manifest(tmp_path)
+    manifest = tmp_path / (tmp_path / "CURRENT").read_text().strip()
+    sound = manifest.read_bytes()
+    # A length that leads behind the end of the file looks like an end that was cut off, which RocksDB recognizes itself.
+    lengths = _length_bytes(sound)
+    for place in set(range(len(sound))) - lengths:
+        manifest.write_bytes(bytes(byte ^ (0x80 if at == place else 0) for at, byte in enumerate(sound)))
+        with pytest.raises(ValueError, match="checksum mismatch"):
+            check_manifest(tmp_path)
+
+
+def _length_bytes(manifest: bytes) -> set[int]:
+    """Return the places of the two bytes of each record's length: a record is checksum (4), length (2), type (1) and data."""
+    places: set[int] = set()
+    at = 0
+    while at < len(manifest):
+        places |= {at + 4, at + 5}
+        at += 7 + int.from_bytes(manifest[at + 4 : at + 6], "little")
+    return places
