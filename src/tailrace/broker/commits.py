@@ -219,6 +219,11 @@ class Committer:
                 # The loop is closed: nobody waits for an answer, and the store's thread must go on.
                 self._waking = False
 
+    def answer_settled(self) -> None:
+        """Answer the proposals that are settled already, instead of waiting for the event loop to get to it."""
+        if self._done:
+            self._answer()
+
     async def settled(self) -> None:
         """Wait until everything that was submitted before is answered: then the copies in memory are up to date."""
         has_waited = False

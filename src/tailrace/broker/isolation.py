@@ -50,12 +50,16 @@ class StableOffsets:
     def is_held(self, partition: PartitionId) -> bool:
         return partition in self._held
 
+    def held_partitions(self) -> list[PartitionId]:
+        """Return the partitions with open transactions. May be called from any thread."""
+        return list(self._held)
+
     def of(self, partition: PartitionId, bounds: OffsetBounds) -> Offset:
         """Return the last stable offset of a partition that has these settled bounds."""
         held = self._held.get(partition)
         if held is None:
             return bounds.end
-        return max(bounds.start, min(bounds.end, *held))
+        return max(bounds.start, min((bounds.end, *held)))
 
 
 class AbortedTransactions:

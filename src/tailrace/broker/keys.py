@@ -10,6 +10,8 @@ from tailrace.model.ids import Offset, PartitionId, ProducerId, RouteId, TableId
 from tailrace.model.topic import TOPIC_KEYS
 
 TOPICS = TOPIC_KEYS
+PATTERN_TOPICS = b"pattern_topic/"
+"""Patterns that are read as topics and in which groups have committed offsets."""
 TABLES = b"table/"
 VIEWS = b"view/"
 TYPES = b"type/"
@@ -61,6 +63,14 @@ _COUNT = b"/count"
 
 def topic_key(topic_id: TopicId) -> bytes:
     return TOPICS + _ID.pack(topic_id)
+
+
+def pattern_topic_key(topic_id: TopicId) -> bytes:
+    return PATTERN_TOPICS + _ID.pack(topic_id)
+
+
+def pattern_topic_of(key: bytes) -> TopicId:
+    return TopicId(_ID.unpack_from(key, len(PATTERN_TOPICS))[0])
 
 
 def table_key(table_id: TableId) -> bytes:

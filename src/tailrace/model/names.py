@@ -29,6 +29,14 @@ _NOT_IN_RELATIONS = re.compile(r"[\x00-\x1f\x7f\"\\\ud800-\udfff]")
 
 ONE_SEGMENT = "*"
 REMAINING_SEGMENTS = ">"
+_PARTITIONS = "@"
+_COUNT = re.compile(r"[1-9][0-9]{0,8}")
+
+
+def without_public(name: str) -> str:
+    """Return a name without the schema `public`, which is that of names without one. `public.a.b` is another name."""
+    schema, dot, base = name.partition(".")
+    return base if dot and schema.lower() == "public" and base and "." not in base else name
 
 
 def check_topic_name(name: str, limits: Limits) -> None:
@@ -145,6 +153,28 @@ def parse_pattern(text: str, limits: Limits) -> TopicPattern:
                 f"the pattern {text!r} has the part {part!r}; a part is '*', '>' or letters, digits, '_' and '-'"
             )
     return TopicPattern(text, parts)
+
+
+def is_pattern_topic(name: str) -> bool:
+    """Return whether a Kafka client that asks for a topic of this name means a pattern. No topic can have such a name."""
+    return ONE_SEGMENT in name or REMAINING_SEGMENTS in name
+
+
+def parse_pattern_topic(name: str, limits: Limits) -> tuple[TopicPattern, int]:
+    """Return the pattern and the number of partitions of `orders.>` or `orders.>@4`. Raises `InvalidTopicNameError`."""
+    text, separator, count = name.partition(_PARTITIONS)
+    if separator and not (_COUNT.fullmatch(count) and int(count) <= limits.pattern_topic_partitions):
+        raise InvalidTopicNameError(
+            f"the pattern {name[:64]!r} asks for {count[:16]!r} partitions; pattern_topic_partitions allows 1 to"
+            f" {limits.pattern_topic_partitions}"
+        )
+    try:
+        pattern = parse_pattern(text, limits)
+    except InvalidPatternError as error:
+        raise InvalidTopicNameError(str(error)) from None
+    if pattern.is_literal:
+        raise InvalidTopicNameError(f"{name!r} is neither the name of a topic nor a pattern with the part '*' or '>'")
+    return pattern, int(count) if separator else 1
 
 
 def _expression(parts: list[str]) -> str:

@@ -5,6 +5,7 @@ the commit is decided as well as when it is requested.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from struct import Struct
 from typing import NamedTuple
 
@@ -12,11 +13,13 @@ from tailrace.broker import keys
 from tailrace.broker.commits import Change, Committer, Draft
 from tailrace.broker.groups.pending_offsets import PendingOffsets
 from tailrace.broker.groups.registry import GroupNames
+from tailrace.broker.topics.patterns import PatternTopic
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.clock import Clock
-from tailrace.model.commit import Changes, CommitReceipt
+from tailrace.model.commit import Changes, CommitReceipt, OffsetBounds
 from tailrace.model.errors import (
+    InvalidTopicNameError,
     OffsetMetadataTooLargeError,
     OffsetOutOfRangeError,
     OffsetRegressionError,
@@ -25,9 +28,9 @@ from tailrace.model.errors import (
     UnknownTopicError,
 )
 from tailrace.model.group import CommittedOffset, Lag, OffsetCommit
-from tailrace.model.ids import Offset, PartitionId
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.limits import Limits
-from tailrace.model.names import check_group_name
+from tailrace.model.names import check_group_name, is_pattern_topic
 from tailrace.store.contract import Store, scan_keys
 
 _VALUE = Struct(">qiQ")
@@ -46,7 +49,10 @@ class GroupOffsets:
         pending: PendingOffsets,
         clock: Clock,
         limits: Limits,
+        pattern_end: Callable[[PatternTopic], Offset],
     ) -> None:
+        """`pattern_end` returns the end of what matches a pattern that is read as a topic; it may be called from any thread."""
+        self._pattern_end = pattern_end
         self._store = store
         self._committer = committer
         self._topics = topics
@@ -67,7 +73,7 @@ class GroupOffsets:
 
     def names_of(self, topic: str) -> tuple[str, ...]:
         """Return all names by which members may subscribe to the topic."""
-        known = self._topics.get(topic).topic
+        known = self._topics.readable(topic).topic
         return (known.name,) if known.alias is None else (known.name, known.alias)
 
     async def commit(
@@ -75,6 +81,7 @@ class GroupOffsets:
     ) -> None:
         """Commit all offsets, or none if one is refused. Without `reset` none may be lower than before."""
         check_group_name(group, self._limits)
+        await self.register_patterns(commits)
         await self._commit(group, [self._checked(commit) for commit in commits], reset, check)
 
     async def begin(self, group: str, commits: Sequence[OffsetCommit], *, check: Check | None = None) -> None:
@@ -90,6 +97,7 @@ class GroupOffsets:
         Any offset is accepted, as in Kafka: also one beyond the end, or below 0, which clients take for none.
         """
         check_group_name(group, self._limits)
+        await self.register_patterns(commits)
         targets: list[_CommitTarget] = []
         refusals: list[TailraceError | None] = []
         for commit in commits:
@@ -104,7 +112,7 @@ class GroupOffsets:
 
     def committed(self, group: str, topic: str, partition: int) -> CommittedOffset | None:
         """Return what the group has committed, or `None`."""
-        live = self._topics.get(topic)
+        live = self._topics.readable(topic)
         at = live.partition(partition)
         # The name of an unknown group may be too long for a key.
         value = self._store.get(keys.offset_key(at, group)) if group in self._names else None
@@ -115,7 +123,7 @@ class GroupOffsets:
         found: list[CommittedOffset] = []
         if group not in self._names:
             return found
-        for live in self._topics:
+        for live in self._topics.all_readable():
             prefix = keys.offsets_of_group(live.topic.id, group)
             for key, value in self._store.range(prefix):
                 found.append(_decode(live, keys.read_offset_key(key)[0].number, value))
@@ -125,8 +133,8 @@ class GroupOffsets:
         """Return the lag of a group, by topic and partition."""
         found = []
         for committed in self.committed_by(group):
-            live = self._topics.get(committed.topic)
-            end = self._store.bounds(live.partition(committed.partition)).end
+            live = self._topics.readable(committed.topic)
+            end = self._bounds(live, live.partition(committed.partition)).end
             found.append(Lag(committed.topic, committed.partition, committed.offset, end, _lag(end, committed.offset)))
         return found
 
@@ -134,7 +142,7 @@ class GroupOffsets:
         """Yield every group with each of its offsets. May be called from any thread."""
         for key, value in scan_keys(self._store, keys.OFFSETS):
             partition, group = keys.read_offset_key(key)
-            live = self._topics.by_id(partition.topic_id)
+            live = self._topics.readable_by_id(partition.topic_id)
             if live is not None:
                 yield group, _decode(live, partition.number, value)
 
@@ -143,16 +151,20 @@ class GroupOffsets:
         totals: dict[tuple[str, str], int] = {}
         for key, value in scan_keys(self._store, keys.OFFSETS):
             partition, group = keys.read_offset_key(key)
-            live = self._topics.by_id(partition.topic_id)
+            live = self._topics.readable_by_id(partition.topic_id)
             if live is None:
                 continue
             try:
-                end = self._store.bounds(partition).end
+                end = self._bounds(live, partition).end
             except UnknownTopicError:
                 continue
             name = group, live.topic.name
             totals[name] = totals.get(name, 0) + _lag(end, _VALUE.unpack_from(value)[0])
         return totals
+
+    def is_used(self, topic_id: TopicId) -> bool:
+        """Return whether a group has offsets in the topic, or an open transaction has pending ones."""
+        return bool(self._store.range(keys.offsets_of_topic(topic_id), limit=1)) or self._pending.has_topic(topic_id)
 
     def has_pending(self, group: str) -> bool:
         """Return whether an open transaction holds pending offsets of the group."""
@@ -167,7 +179,7 @@ class GroupOffsets:
             if check is not None:
                 check()
             return Changes(
-                drop_prefixes=tuple(keys.offsets_of_group(live.topic.id, group) for live in self._topics),
+                drop_prefixes=tuple(keys.offsets_of_group(live.topic.id, group) for live in self._topics.all_readable()),
                 puts=((keys.group_key(group), None), *self._pending.deletions(group)),
             )
 
@@ -181,7 +193,7 @@ class GroupOffsets:
         self, group: str, topic: str, partitions: Sequence[int] | None = None, *, check: Check | None = None
     ) -> None:
         """Delete the group's offsets in these partitions of a topic, or in all, also those of open transactions."""
-        live = self._topics.get(topic)
+        live = self._topics.readable(topic)
         gone = live.partitions if partitions is None else [live.partition(number) for number in partitions]
 
         def decide() -> Changes:
@@ -225,7 +237,7 @@ class GroupOffsets:
             if self._store.latest(keys.group_key(group)) is None:
                 draft.put(keys.group_key(group), b"")
             for live, partition, commit in targets:
-                if self._topics.by_id(partition.topic_id) is not live:
+                if self._topics.readable_by_id(partition.topic_id) is not live:
                     raise UnknownTopicError(f"topic {commit.topic!r} has been deleted")
                 key = keys.offset_key(partition, group)
                 if not reset and (before := draft.latest(key)) is not None:
@@ -249,10 +261,29 @@ class GroupOffsets:
 
         await self._committer.submit(Change(decide, settled, failed))
 
+    async def register_patterns(self, commits: Sequence[OffsetCommit]) -> None:
+        """Give patterns that are read as topics the ids under which their offsets are stored."""
+        for name in {commit.topic for commit in commits if is_pattern_topic(commit.topic)}:
+            with suppress(InvalidTopicNameError):
+                await self._topics.register_pattern(name)
+
+    def end(self, live: LiveTopic, partition: int) -> Offset | None:
+        """Return the end of a partition, or None if it was deleted. May be called from any thread."""
+        try:
+            return self._bounds(live, live.partition(partition)).end
+        except UnknownTopicError:
+            return None
+
+    def _bounds(self, live: LiveTopic, partition: PartitionId) -> OffsetBounds:
+        if isinstance(live, PatternTopic):
+            return OffsetBounds(Offset(0), self._pattern_end(live))
+        return self._store.bounds(partition)
+
     def _checked(self, commit: OffsetCommit, *, any_offset: bool = False) -> "_CommitTarget":
-        live = self._topics.get(commit.topic, commit.topic_uuid)
+        live = self._topics.readable(commit.topic, commit.topic_uuid)
         partition = live.partition(commit.partition)
-        bounds = self._store.bounds(partition)
+        is_pattern = isinstance(live, PatternTopic)
+        bounds = OffsetBounds(Offset(0), Offset(self._store.end_cursor())) if is_pattern else self._store.bounds(partition)
         if not any_offset and not 0 <= commit.offset <= bounds.end:
             raise OffsetOutOfRangeError(
                 f"offset {commit.offset} can't be committed: partition {commit.partition} of {live.topic.name!r} ends at"

@@ -61,6 +61,14 @@ class PendingOffsets:
     def has(self, group: str, partition: PartitionId) -> bool:
         return any(partition in pending for pending in self._durable.get(group, {}).values())
 
+    def has_topic(self, topic_id: TopicId) -> bool:
+        return any(
+            partition.topic_id == topic_id
+            for by_id in self._durable.values()
+            for partitions in by_id.values()
+            for partition in partitions
+        )
+
     def has_any(self, group: str) -> bool:
         return group in self._durable or any(name == group for name, _ in self._in_flight)
 

@@ -8,7 +8,7 @@ forwards. Offsets are those of Kafka's groups: a consumer here and a Kafka clien
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from tailrace.broker.groups.coordinator import GroupCoordinator
@@ -17,6 +17,7 @@ from tailrace.broker.isolation import StableOffsets
 from tailrace.broker.read_threads import ReadThreads
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
+from tailrace.broker.topics.patterns import PatternTopic
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.commit import OffsetBounds
@@ -54,7 +55,10 @@ class Consumers:
         groups: GroupCoordinator,
         reader: CommittedReader,
         limits: Limits,
+        resolve_in_pattern: Callable[[PatternTopic, StartAt], Awaitable[Offset]],
     ) -> None:
+        """`resolve_in_pattern` resolves a start in a pattern that is read as a topic."""
+        self._resolve_in_pattern = resolve_in_pattern
         self._topics = topics
         self._positions = positions
         self._offsets = offsets
@@ -133,12 +137,15 @@ class Consumers:
 
     async def reset(self, group: str, topic: str, partition: int | None, start: StartAt) -> Sequence[PartitionOffset]:
         """Set the offsets of a group without members, forwards or backwards, in one partition or in all."""
-        live = self._topics.get(topic)
+        live = self._topics.readable(topic)
         numbers = _partition_numbers(live, partition)
         _check_one_partition(live, numbers, start)
         commits = []
         for number in numbers:
-            offset = await self._positions.resolve(topic, number, start, isolation=Isolation.READ_COMMITTED)
+            if isinstance(live, PatternTopic):
+                offset = await self._resolve_in_pattern(live, start)
+            else:
+                offset = await self._positions.resolve(topic, number, start, isolation=Isolation.READ_COMMITTED)
             commits.append(OffsetCommit(live.topic.name, number, offset, topic_uuid=live.topic.uuid))
         await self._offsets.commit(group, commits, reset=True, check=lambda: self._groups.check_commit(group, MemberIdentity()))
         return [PartitionOffset(commit.partition, commit.offset) for commit in commits]

@@ -8,12 +8,13 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tailrace.broker.isolation import AbortedTransactions, StableOffsets
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.reader import ReadAt, Reader
 from tailrace.broker.reading.unchecked import UncheckedBatches
+from tailrace.broker.topics.patterns import PatternTopic
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.commit import Buffer, FetchedBatches, OffsetBounds
@@ -48,6 +49,8 @@ class Fetcher:
         self._waiting = waiting
         self._limits = limits
         self._closed = False
+        self.patterns: PatternReading | None = None
+        """Reads patterns as topics."""
 
     async def fetch(
         self,
@@ -80,8 +83,11 @@ class Fetcher:
             del answers
             await answer.reserve(own_bytes)
         for target, found in zip(targets, answers, strict=True):
-            if found.batches and isinstance(target, _FetchTarget):
-                target.live.count_out(found.batches)
+            if isinstance(target, _FetchTarget):
+                if found.batches:
+                    target.live.count_out(found.batches)
+            elif isinstance(target, PatternFetch):
+                target.count_out()
         return answers
 
     async def fetch_committed(
@@ -101,9 +107,9 @@ class Fetcher:
         self._closed = True
         self._waiting.wake_all()
 
-    def _own_bytes(self, targets: "Sequence[_FetchTarget | PartitionBatches]", answers: Sequence[PartitionBatches]) -> int:
+    def _own_bytes(self, targets: "Sequence[_Target]", answers: Sequence[PartitionBatches]) -> int:
         """Return the bytes of the batches that are not shared with other readers."""
-        return sum(
+        return sum(target.own_bytes for target in targets if isinstance(target, PatternFetch)) + sum(
             sum(map(len, answer.batches))
             for target, answer in zip(targets, answers, strict=True)
             if answer.batches
@@ -111,16 +117,21 @@ class Fetcher:
             and not self._reader.is_shared(target.partition, target.request.offset)
         )
 
-    def _target(self, request: PartitionFetch) -> "_FetchTarget | PartitionBatches":
+    def _target(self, request: PartitionFetch) -> "_Target":
         try:
-            live = self._topics.get(request.topic)
+            live = self._topics.find(request.topic)
+            if live is None:
+                pattern = self._topics.patterns.find(request.topic)
+                if pattern is not None and self.patterns is not None:
+                    return self.patterns.fetch_of(pattern, request)
+                live = self._topics.get(request.topic)
             return _FetchTarget(request, live, live.partition(request.partition))
         except TailraceError as error:
-            return _rejected(request, error)
+            return rejected(request, error)
 
     async def _fetch(
         self,
-        targets: "Sequence[_FetchTarget | PartitionBatches]",
+        targets: "Sequence[_Target]",
         min_bytes: int,
         max_bytes: int | None,
         max_wait_ms: int,
@@ -151,14 +162,14 @@ class Fetcher:
                 for target, answer in zip(targets, answers, strict=True)
                 if isinstance(target, _FetchTarget)
             }
-            if self._has_moved(seen):
+            patterns = [target for target in targets if isinstance(target, PatternFetch)]
+            if self._has_moved(seen) or any(pattern.has_moved for pattern in patterns):
                 await asyncio.sleep(0)
             else:
-                await self._waiting.wait(seen, enough - found, deadline, isolation)
+                places = {*seen, *(pattern.place for pattern in patterns)} if patterns else seen
+                await self._waiting.wait(places, enough - found, deadline, isolation)
 
-    async def _read_all(
-        self, targets: "Sequence[_FetchTarget | PartitionBatches]", terms: "_Terms"
-    ) -> tuple[list[PartitionBatches], int]:
+    async def _read_all(self, targets: "Sequence[_Target]", terms: "_Terms") -> tuple[list[PartitionBatches], int]:
         answers = []
         found = 0
         ahead = await self._read_ahead(targets, terms) if len(targets) > 1 else {}
@@ -166,14 +177,15 @@ class Fetcher:
             if isinstance(target, PartitionBatches):
                 answers.append(target)
                 continue
-            answer = await self._read_one(target, terms, found, ahead)
+            if isinstance(target, _FetchTarget):
+                answer = await self._read_one(target, terms, found, ahead)
+            else:
+                answer = await target.read(terms.budget - found, is_first=not found)
             found += sum(map(len, answer.batches))
             answers.append(answer)
         return answers, found
 
-    async def _read_ahead(
-        self, targets: "Sequence[_FetchTarget | PartitionBatches]", terms: "_Terms"
-    ) -> Mapping[ReadAt, FetchedBatches | None]:
+    async def _read_ahead(self, targets: "Sequence[_Target]", terms: "_Terms") -> Mapping[ReadAt, FetchedBatches | None]:
         wanted = []
         for target in targets:
             if isinstance(target, _FetchTarget):
@@ -212,7 +224,7 @@ class Fetcher:
                 batches = ()
             aborted = self._aborted.between(partition, offset, _end_of(batches[-1])) if isolation and batches else ()
         except TailraceError as error:
-            return _rejected(target.request, self._named(error, target.live))
+            return rejected(target.request, self._named(error, target.live))
         return PartitionBatches(topic, number, batches, bounds, None, stable, aborted, cursors[: len(batches)])
 
     def _named(self, error: TailraceError, live: LiveTopic) -> TailraceError:
@@ -242,6 +254,37 @@ class _FetchTarget(NamedTuple):
     partition: PartitionId
 
 
+class PatternFetch:
+    """A read of one partition of a pattern, which is part of a fetch. `PatternReading` has the subclass."""
+
+    place: PartitionId
+    """What a waiting fetch is registered under. It is no partition of the store."""
+    own_bytes: int = 0
+    """Bytes of the last answer that are not shared with other readers."""
+
+    async def read(self, budget: int, *, is_first: bool) -> PartitionBatches:
+        """Return batches: up to `budget` bytes, but at least one batch if it is the first partition with records."""
+        raise NotImplementedError
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether there may be more to read than at the last read."""
+        raise NotImplementedError
+
+    def count_out(self) -> None:
+        """Count what was read last as sent."""
+        raise NotImplementedError
+
+
+class PatternReading(Protocol):
+    def fetch_of(self, pattern: PatternTopic, request: PartitionFetch) -> PatternFetch:
+        """Return a read of the pattern. Raises `UnknownPartitionError`."""
+
+
+_Target = _FetchTarget | PatternFetch | PartitionBatches
+"""What to read, or the answer if it was rejected."""
+
+
 class _Terms(NamedTuple):
     """Terms of a fetch for all its partitions."""
 
@@ -263,7 +306,7 @@ class _Seen(NamedTuple):
     last_stable_offset: Offset
 
 
-def _has_left_out(isolation: Isolation, target: _FetchTarget | PartitionBatches, answer: PartitionBatches) -> bool:
+def _has_left_out(isolation: Isolation, target: "_Target", answer: PartitionBatches) -> bool:
     """Return whether records did not fit into the answer: then the fetch does not wait for more."""
     end = answer.last_stable_offset if isolation else answer.bounds.end
     return isinstance(target, _FetchTarget) and not answer.batches and target.request.offset < end
@@ -274,7 +317,7 @@ def _end_of(batch: Buffer) -> Offset:
     return Offset(header.base_offset + header.records)
 
 
-def _rejected(request: PartitionFetch, error: TailraceError) -> PartitionBatches:
+def rejected(request: PartitionFetch, error: TailraceError) -> PartitionBatches:
     return PartitionBatches(request.topic, request.partition, (), NO_BOUNDS, error)
 
 

@@ -11,7 +11,7 @@ from tailrace.broker.payloads import PayloadReferences
 from tailrace.broker.read_threads import ReadThreads
 from tailrace.model.commit import Buffer, FetchedBatches
 from tailrace.model.errors import CorruptBatchError, LostPayloadError, OffsetOutOfRangeError, TailraceError
-from tailrace.model.ids import Offset, PartitionId
+from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.limits import Limits
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
@@ -163,3 +163,9 @@ class PayloadExpansion:
                 # The expansion of the batch raises the error.
                 return len(batch)
         return len(batch)
+
+
+def cursor_at(store: Store, partition: PartitionId, offset: Offset) -> Cursor:
+    """Return the cursor of a record. May read the disk."""
+    fetched = store.fetch(partition, offset, 1)
+    return Cursor(fetched.cursors[0] + offset - read_header(fetched.batches[0]).base_offset)

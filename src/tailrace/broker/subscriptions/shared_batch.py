@@ -1,7 +1,7 @@
 """A batch of the log for subscribers, decoded in parts and once for all of them."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 
 from tailrace.broker.reading.reader import Reader
@@ -12,6 +12,7 @@ from tailrace.model.fetch import CorruptBatch
 from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.limits import KIB, Limits
 from tailrace.wire.batch import read_header, with_base_offset
+from tailrace.wire.batch_split import Slices, split_records
 from tailrace.wire.payload_references import is_payload_reference
 from tailrace.wire.records import decode_batch, decoded_bound
 
@@ -38,6 +39,8 @@ class SharedBatch:
         "_batch",
         "_part_records",
         "_parts",
+        "_split_bytes",
+        "_splits",
         "base_offset",
         "cursor",
         "end",
@@ -67,7 +70,36 @@ class SharedBatch:
         decoded_bytes = len(batch) * (_COMPRESSION_RATIO if self.header.codec else 1)
         self._batch = batch
         self._part_records = max(1, min(_PART_RECORDS, _PART_BYTES * records // decoded_bytes))
+        self._split_bytes = 0
+        """Bytes of a split that are not counted yet."""
+        self._splits: dict[int, Sequence[Slices]] = {}
         self._parts: dict[int, EventBatch | asyncio.Task[EventBatch]] = {}
+
+    @property
+    def data(self) -> Buffer:
+        """The stored bytes."""
+        return self._batch
+
+    def split(self, data: Buffer, partitions: int, keyless: int, limits: Limits) -> Sequence[Slices]:
+        """Return the records by partition, split once for all who read the same number of partitions.
+
+        `data` is the batch with its payload. May be called from any thread.
+        """
+        found = self._splits.get(partitions)
+        if found is None:
+            found = split_records(data, limits, partitions, keyless)
+            size = sum(len(record) for part in found for _, record in part)
+            if data is self._batch and not self._splits and size <= _COMPRESSION_RATIO * len(data):
+                self._split_bytes = size
+                self._splits[partitions] = found
+        return found
+
+    def count_split(self) -> None:
+        """Count the memory of a split. Called on the event loop."""
+        grown, self._split_bytes = self._split_bytes, 0
+        self.size += grown
+        if grown and self.on_growth is not None:
+            self.on_growth(grown)
 
     def parts_from(self, cursor: Cursor) -> Iterator[tuple[int, Cursor]]:
         """Yield the numbers of the parts with records from the cursor on, each with the cursor after its last record."""

@@ -7,7 +7,7 @@ by itself. Without subscribers, nothing is watched and nothing is kept.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tailrace.broker.commits import Committer
 from tailrace.broker.subscriptions.shared_batch import SharedBatch
@@ -44,7 +44,8 @@ class SubscriptionTail:
         """Everything below it has passed here, or was in the log before the first subscriber came."""
         self.subscribers = 0
 
-    def join(self, pattern: TopicPattern) -> "SubscribedPattern":
+    def join(self, pattern: TopicPattern, *, counted: bool = True) -> "SubscribedPattern":
+        """Watch the pattern until `leave`. Without `counted` it is not for a subscriber, but for fetches."""
         if not self._patterns:
             self.end = self._kept_from = self._store.end_cursor()
             self._committer.watch(self._settled)
@@ -53,11 +54,11 @@ class SubscriptionTail:
             subscribed = self._patterns[pattern.text] = SubscribedPattern(pattern, self._topics, self.end)
             self._matching.clear()
         subscribed.subscribers += 1
-        self.subscribers += 1
+        self.subscribers += counted
         return subscribed
 
-    def leave(self, subscribed: "SubscribedPattern") -> None:
-        self.subscribers -= 1
+    def leave(self, subscribed: "SubscribedPattern", *, counted: bool = True) -> None:
+        self.subscribers -= counted
         subscribed.subscribers -= 1
         if not subscribed.subscribers:
             del self._patterns[subscribed.pattern.text]
@@ -106,6 +107,8 @@ class SubscriptionTail:
                     self._keep(SharedBatch(cursor, append.partition, base_offset, append.records, append.batch, copied=True))
                     for subscribed in patterns:
                         self._matched(subscribed, cursor)
+                        if subscribed.on_match is not None:
+                            subscribed.on_match(end, len(append.batch))
                 self.end = end
             cursor = end
         if self._due and not self._is_waking:
@@ -121,6 +124,8 @@ class SubscriptionTail:
         """Send all subscribers to the log for the records before the cursor, which did not pass here."""
         for subscribed in self._patterns.values():
             self._matched(subscribed, self.end)
+            if subscribed.on_match is not None:
+                subscribed.on_match(cursor, 1)
         self._kept_from = self.end = cursor
 
     def _patterns_of(self, partition: PartitionId) -> "Sequence[SubscribedPattern]":
@@ -171,6 +176,8 @@ class SubscribedPattern:
         self.since = since
         """From here on the tail keeps batches for it."""
         self.subscribers = 0
+        self.on_match: Callable[[Cursor, int], None] | None = None
+        """Called at once for each matching batch, with the cursor after it and its bytes."""
         self.waiters = _TailWaiters()
         self._topics = topics
         self._matcher = TopicMatcher(pattern, topics)

@@ -9,6 +9,7 @@ from tailrace.broker import keys
 from tailrace.model.commit import Buffer
 from tailrace.model.errors import (
     LimitExceededError,
+    ReadOnlyTopicError,
     TopicExistsError,
     UnknownPartitionError,
     UnknownTopicError,
@@ -17,7 +18,7 @@ from tailrace.model.errors import (
 )
 from tailrace.model.ids import PartitionId, TopicId
 from tailrace.model.limits import Limits
-from tailrace.model.names import is_reserved
+from tailrace.model.names import is_pattern_topic, is_reserved
 from tailrace.model.topic import Topic
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
@@ -114,6 +115,8 @@ class TopicRegistry:
         """Return the topic with this name or alias. With a UUID it must still be that topic, not a new one of the name."""
         live = self._by_name.get(name)
         if live is None:
+            if is_pattern_topic(name):
+                raise read_only_topic_error(name)
             raise UnknownTopicError(
                 f"there is no topic or alias {name!r}; `tailrace topics list` lists them, CREATE TOPIC creates one"
             )
@@ -190,3 +193,10 @@ class TopicRegistry:
             self._by_name.pop(topic.alias, None)
         self._by_id.pop(topic.id, None)
         self._by_uuid.pop(topic.uuid, None)
+
+
+def read_only_topic_error(name: str) -> ReadOnlyTopicError:
+    return ReadOnlyTopicError(
+        f"{name!r} is a pattern: Kafka clients read the topics that match it as one topic, and nothing else can be done with"
+        " it; name one of the topics"
+    )

@@ -5,7 +5,8 @@ commit is durable, and a deletion when it is decided.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 from uuid import UUID, uuid4
 
@@ -14,7 +15,8 @@ from msgspec import UNSET, UnsetType
 
 from tailrace.broker import keys
 from tailrace.broker.commits import Change, Committer
-from tailrace.broker.topics.registry import LiveTopic, TopicRegistry
+from tailrace.broker.topics.patterns import NO_TOPIC_ID, PatternTopics
+from tailrace.broker.topics.registry import LiveTopic, TopicRegistry, read_only_topic_error
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import (
@@ -61,6 +63,8 @@ class Topics(TopicRegistry):
         new_uuid: Callable[[], UUID] = uuid4,
     ) -> None:
         super().__init__(store, limits)
+        self.patterns = PatternTopics(store, limits)
+        """Patterns that Kafka clients read as topics."""
         self._committer = committer
         self._clock = clock
         self._on_deleted = on_deleted
@@ -69,6 +73,41 @@ class Topics(TopicRegistry):
         self._new_uuid = new_uuid
         self._one_at_a_time = asyncio.Lock()
         self._turns: set[asyncio.Task[Any]] = set()
+
+    def load(self) -> None:
+        """Read the topics from the store."""
+        super().load()
+        self.patterns.load()
+
+    def by_uuid(self, uuid: UUID) -> LiveTopic:
+        """Return the topic with this UUID. Raises `UnknownTopicIdError`, and `ReadOnlyTopicError` for that of a pattern."""
+        if uuid not in self._by_uuid and (pattern := self.patterns.by_uuid(uuid)) is not None:
+            raise read_only_topic_error(pattern.topic.name)
+        return super().by_uuid(uuid)
+
+    def readable(self, name: str, uuid: UUID | None = None) -> LiveTopic:
+        """Return the topic with this name or alias, or the pattern of this name, which can only be read."""
+        if name not in self._by_name and (pattern := self.patterns.find(name)) is not None:
+            return pattern
+        return self.get(name, uuid)
+
+    def all_readable(self) -> Iterator[LiveTopic]:
+        """Iterate over the topics that are not hidden, and the patterns with offsets of groups."""
+        return chain(self, self.patterns)
+
+    def readable_by_uuid(self, uuid: UUID) -> LiveTopic:
+        """Return the topic or the pattern with this UUID. Raises `UnknownTopicIdError`."""
+        return self.patterns.by_uuid(uuid) or self.by_uuid(uuid)
+
+    def readable_by_id(self, topic_id: TopicId) -> LiveTopic | None:
+        """Return the topic with this internal id, or the pattern, if it has offsets of groups."""
+        return self.by_id(topic_id) or self.patterns.by_id(topic_id)
+
+    async def register_pattern(self, name: str) -> None:
+        """Give the pattern a topic id, under which offsets of groups are stored, unless it has one."""
+        live = self.patterns.find(name)
+        if live is not None and live.topic.id == NO_TOPIC_ID:
+            await self._one_after_another(self._register_pattern(name))
 
     async def create(
         self,
@@ -247,6 +286,32 @@ class Topics(TopicRegistry):
         )
         await self._committer.submit(Change(lambda: changes, lambda _: self._add(LiveTopic(topic, self._limits))))
         return topic
+
+    async def _register_pattern(self, name: str) -> None:
+        live = self.patterns.find(name)
+        if live is None or live.topic.id != NO_TOPIC_ID:
+            return
+        self.patterns.check_room()
+        topic_id = TopicId(int.from_bytes(self._store.latest(keys.LAST_TOPIC_ID) or b"") + 1)
+        changes = Changes(
+            puts=(
+                (keys.LAST_TOPIC_ID, topic_id.to_bytes(4)),
+                (keys.pattern_topic_key(topic_id), live.topic.name.encode()),
+            )
+        )
+        await self._committer.submit(Change(lambda: changes, lambda _: self.patterns.registered(live, topic_id)))
+
+    async def remove_patterns(self, is_used: Callable[[TopicId], bool]) -> None:
+        """Remove the topic ids of patterns that nobody uses. Called at the start, before anything is committed."""
+        unused = [live.topic.id for live in self.patterns if not is_used(live.topic.id)]
+        if unused:
+            changes = Changes(puts=tuple((keys.pattern_topic_key(topic_id), None) for topic_id in unused))
+
+            def settled(_: CommitReceipt | None) -> None:
+                for topic_id in unused:
+                    self.patterns.removed(topic_id)
+
+            await self._committer.submit(Change(lambda: changes, settled))
 
     def check_altered(self, name: str, options: TopicOptions, *, alias: str | UnsetType | None = UNSET) -> Topic:
         """Return the topic as `alter` would leave it. Raises what `alter` would raise."""

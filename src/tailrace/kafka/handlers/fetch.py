@@ -5,6 +5,7 @@ from itertools import groupby
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
+from tailrace.broker.reading.consume import TimedOffset
 from tailrace.kafka.dispatch import ApiRoute, EncodedResponse, RequestContext
 from tailrace.kafka.fetch_sessions import FetchSessions, WantedPartition
 from tailrace.model.errors import (
@@ -16,6 +17,7 @@ from tailrace.model.errors import (
 )
 from tailrace.model.fetch import NO_BOUNDS, Isolation, PartitionBatches, PartitionFetch, StartEdge
 from tailrace.model.ids import Offset
+from tailrace.model.names import TopicPattern
 from tailrace.wire.batch import LEADER_EPOCH
 from tailrace.wire.fast_fetch import IDS_SINCE, SESSIONS_SINCE, FetchedPartition, FetchedTopic, write_fetch_response
 from tailrace.wire.messages.fetch import (
@@ -107,7 +109,7 @@ class FetchHandlers:
             if wanted.leader_epoch > LEADER_EPOCH:
                 raise UnknownLeaderEpochError(f"leader epoch {wanted.leader_epoch} is unknown; refresh the metadata")
             topics = self._broker.topics
-            topic = topics.get(name).topic if name else topics.by_uuid(topic_id).topic
+            topic = topics.readable(name).topic if name else topics.readable_by_uuid(topic_id).topic
             if not wanted.is_same(topic.uuid):
                 # Clients without topic ids understand this error: it makes them reset their position.
                 raise OffsetOutOfRangeError(
@@ -137,6 +139,8 @@ def _fetched(wanted: WantedPartition, answer: PartitionBatches, isolation: Isola
 class ListOffsetsHandlers:
     def __init__(self, broker: Broker) -> None:
         self._positions = broker.positions
+        self._topics = broker.topics
+        self._patterns = broker.pattern_positions
 
     def routes(self) -> list[ApiRoute]:
         return [
@@ -164,24 +168,46 @@ class ListOffsetsHandlers:
         if wanted.current_leader_epoch > LEADER_EPOCH:
             return ListOffsetsPartitionResponse(partition_index=index, error_code=UnknownLeaderEpochError.kafka_code)
         try:
+            pattern = self._pattern(topic, index)
+            if pattern is not None:
+                return await self._look_up_in(pattern, wanted)
             bounds = self._positions.bounds(topic, index)
             if timestamp == _LATEST:
                 return _at(index, await self._positions.resolve(topic, index, StartEdge.LATEST, isolation=isolation))
             if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
                 return _at(index, bounds.start)
-            if timestamp in _TIERED:
-                return ListOffsetsPartitionResponse(partition_index=index)
-            if timestamp < _EARLIEST_PENDING_UPLOAD:
-                return ListOffsetsPartitionResponse(partition_index=index, error_code=_UNSUPPORTED_VERSION)
+            if timestamp in _TIERED or timestamp < _EARLIEST_PENDING_UPLOAD:
+                return _unanswered(index, timestamp)
             if timestamp == _NEWEST:
                 found = await self._positions.newest(topic, index)
             else:
                 found = await self._positions.at_time(topic, index, timestamp, isolation=isolation)
         except TailraceError as error:
             return ListOffsetsPartitionResponse(partition_index=index, error_code=error.kafka_code)
-        if found is None:
-            return ListOffsetsPartitionResponse(partition_index=index)
-        return _at(index, found.offset, found.timestamp)
+        return _found(index, found)
+
+    def _pattern(self, topic: str, index: int) -> TopicPattern | None:
+        """Return the pattern that the client reads as a topic, if it is one. Raises `UnknownPartitionError`."""
+        live = None if self._topics.find(topic) else self._topics.patterns.find(topic)
+        if live is None:
+            return None
+        live.partition(index)
+        return live.pattern
+
+    async def _look_up_in(self, pattern: TopicPattern, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        """Look up a cursor. It is the same in all partitions of a pattern, at whatever isolation level."""
+        index = wanted.partition_index
+        timestamp = wanted.timestamp
+        if timestamp == _LATEST:
+            return _at(index, await self._patterns.latest(pattern))
+        if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
+            return _at(index, await self._patterns.earliest(pattern))
+        if timestamp in _TIERED or timestamp < _EARLIEST_PENDING_UPLOAD:
+            return _unanswered(index, timestamp)
+        at_newest = timestamp == _NEWEST
+        return _found(
+            index, await (self._patterns.newest(pattern) if at_newest else self._patterns.at_time(pattern, timestamp))
+        )
 
     def for_leader_epoch(self, context: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
         return OffsetForLeaderEpochResponse(
@@ -198,7 +224,8 @@ class ListOffsetsHandlers:
         if wanted.current_leader_epoch > LEADER_EPOCH:
             return EpochEndOffset(partition=index, error_code=UnknownLeaderEpochError.kafka_code)
         try:
-            end = self._positions.bounds(topic, index).end
+            pattern = self._pattern(topic, index)
+            end = self._positions.bounds(topic, index).end if pattern is None else self._patterns.log_end
         except TailraceError as error:
             return EpochEndOffset(partition=index, error_code=error.kafka_code)
         if wanted.leader_epoch != LEADER_EPOCH:
@@ -208,3 +235,12 @@ class ListOffsetsHandlers:
 
 def _at(index: int, offset: int, timestamp: int = -1) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=LEADER_EPOCH)
+
+
+def _found(index: int, found: TimedOffset | None) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=index) if found is None else _at(index, found.offset, found.timestamp)
+
+
+def _unanswered(index: int, timestamp: int) -> ListOffsetsPartitionResponse:
+    """Answer a question about tiered storage, which has no offsets, or one that is unknown."""
+    return ListOffsetsPartitionResponse(partition_index=index, error_code=0 if timestamp in _TIERED else _UNSUPPORTED_VERSION)

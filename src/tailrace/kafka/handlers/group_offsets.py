@@ -173,7 +173,7 @@ class GroupOffsetHandlers:
     ) -> OffsetFetchResponseTopics:
         return OffsetFetchResponseTopics(
             name=topic,
-            topic_id=self._topics.get(topic).topic.uuid,
+            topic_id=self._topics.readable(topic).topic.uuid,
             partitions=tuple(self._committed(group, topic, each.partition, require_stable) for each in committed),
         )
 
@@ -190,7 +190,7 @@ class GroupOffsetHandlers:
 
     def _name_by_id(self, topic_id: UUID) -> str | None:
         try:
-            return self._topics.by_uuid(topic_id).topic.name
+            return self._topics.readable_by_uuid(topic_id).topic.name
         except UnknownTopicError:
             return None
 

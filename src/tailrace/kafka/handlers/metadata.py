@@ -88,11 +88,11 @@ class MetadataHandlers:
         name = wanted.name
         try:
             if name is None:
-                live = self._topics.by_uuid(wanted.topic_id)
+                live = self._topics.readable_by_uuid(wanted.topic_id)
                 return _described(live, live.topic.name)
             if wanted.topic_id != NO_UUID:
                 raise InvalidRequestError("give the name or the id of a topic, not both")
-            found = self._topics.find(name)
+            found = self._topics.find(name) or self._topics.patterns.find(name)
             if found is None:
                 check_topic_name(name, self._node.limits)
                 if may_create and is_reserved(name):
@@ -119,8 +119,8 @@ class MetadataHandlers:
             if name < cursor.topic_name:
                 continue
             try:
-                live = self._topics.get(name)
-            except UnknownTopicError as error:
+                live = self._topics.readable(name)
+            except (InvalidTopicNameError, UnknownTopicError) as error:
                 topics.append(
                     DescribeTopicPartitionsResponseTopic(
                         error_code=error.kafka_code, name=name, topic_authorized_operations=TOPIC_OPERATIONS

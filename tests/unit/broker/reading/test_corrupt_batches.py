@@ -182,12 +182,28 @@ async def test_queries_name_the_batch_and_read_around_it(bad: bytes) -> None:
         assert await _skipping(sql, early) == ["0", "1", "2", "after"]
 
 
-async def _skipping(sql: Asker, text: str) -> list[object]:
+@on_loop
+async def test_queries_that_decode_ahead_reach_all_good_records_before_and_after_a_bad_batch() -> None:
+    store = MemoryStore()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t")
+    (partition,) = store.partitions()
+    batches = [good_batch(b"%d," % number + b"x" * 20_000) for number in range(400)]
+    batches[300] = BAD_BATCHES["bytes after the headers"]
+    store_batches(store, partition, batches)
+    async with asking(store) as sql:
+        with pytest.raises(UnreadableBatchError, match="offsets 300 to 300 of 't', partition 0"):
+            await sql.rows("SELECT split_part(value, ',', 1) FROM t")
+        found = await _skipping(sql, "SELECT split_part(value, ',', 1) FROM t", skipped=300)
+        assert found == [str(number) for number in range(400) if number != 300]
+
+
+async def _skipping(sql: Asker, text: str, skipped: int = 3) -> list[object]:
     from tailrace.sql.parse import parse
 
     with sql.broker.answers.answer(skips_corrupt=True) as answer:
         result = await sql.queries.run(parse(text)[0], (), answer)  # type: ignore[arg-type]
-    assert [(batch.topic, batch.first_offset) for batch in answer.corrupt] == [("t", 3)]
+    assert [(batch.topic, batch.first_offset) for batch in answer.corrupt] == [("t", skipped)]
     return [value for (value,) in result.rows]
 
 
