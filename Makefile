@@ -32,10 +32,11 @@ compat: $(READY) ## try every Kafka client at full volume, Java, Go, Node and Sp
 	@$(BIN)/python -m tests.compat.prepare
 	@$(BIN)/pytest tests/compat --everything $(ARGS)
 
-smoke: $(READY) ## the short form of what needs more than PyPI: clients of Java, Go and Node, kcat, Spark's Kafka connector
+smoke: $(READY) ## the short form of what needs more than PyPI: clients of Java, Go and Node, kcat, Spark's Kafka connector, the real-time mode
 	@$(BIN)/python -m tests.compat.prepare
 	@$(BIN)/pytest tests/compat/test_clients.py --others \
 		-k '(java or franz-go or kafkajs or kcat or spark) and (keyed or zstd or idempotent or consume or two-members or topics or transaction)' $(ARGS)
+	@$(BIN)/pytest tests/compat/test_realtime.py --others $(ARGS)
 
 differential: $(READY) ## ask PostgreSQL and Tailrace the same SQL and list what differs; ARGS='--subject json' picks a subject
 	@$(BIN)/python -m tests.differential.report $(ARGS)

@@ -1,6 +1,10 @@
 """`tailrace pipeline` beside the server: a Spark driver with its workers, killed as a whole and started again."""
 
+import os
+import signal
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from chaos.api import RefusedError, RunApi
@@ -16,15 +20,17 @@ class PipelineProcess:
     def __init__(self, home: Path) -> None:
         self._home = home / "pipeline"
         self._url = ""
+        self._flags: Sequence[str] = ()
         self._process: CommandProcess | None = None
 
     @property
     def is_wanted(self) -> bool:
         return self._process is not None
 
-    def start(self, url: str) -> None:
+    def start(self, url: str, *flags: str) -> None:
         self._url = url
-        self._process = CommandProcess(self._home, "pipeline", "--server", url)
+        self._flags = flags
+        self._process = CommandProcess(self._home, "pipeline", "--server", url, *flags)
 
     def await_running(self, url: str) -> None:
         """Wait until the server knows the pipeline."""
@@ -41,7 +47,16 @@ class PipelineProcess:
 
     def kill_and_start(self) -> None:
         self.close()
-        self.start(self._url)
+        self.start(self._url, *self._flags)
+
+    def kill_java(self) -> None:
+        """Kill Java alone. The driver ends because of it, and is started again."""
+        if self._process is not None:
+            for pid in self._process.members("java"):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._process.wait(START_SECONDS)
+            self.start(self._url, *self._flags)
 
     def close(self) -> None:
         if self._process is not None:

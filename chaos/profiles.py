@@ -9,6 +9,7 @@ from chaos.workloads import (
     MixedWorkload,
     QueuesWorkload,
     QueueWorkload,
+    RealtimeWorkload,
     RetentionWorkload,
     TablesWorkload,
     TransactionsWorkload,
@@ -41,6 +42,11 @@ PROFILES: Mapping[str, Profile] = {
     "mixed": Profile((MixedWorkload,), EVERYTHING),
     "cdc": Profile(
         (CdcWorkload,), ("driver", "kill", "pause", "power", "cut", "failed-sync", "killpoint", "half-open"), gap_seconds=6.0
+    ),
+    "realtime": Profile(
+        (RealtimeWorkload,),
+        ("driver", "java", "kill", "pause", "power", "cut", "failed-sync", "killpoint", "half-open"),
+        gap_seconds=6.0,
     ),
     "short": Profile(
         (QueueWorkload, GroupsWorkload, TransactionsWorkload, QueuesWorkload, RetentionWorkload, TablesWorkload, MixedWorkload),

@@ -18,6 +18,8 @@ from chaos.workers.sql_topics import SqlPublisher, SqlReader
 from chaos.workers.tables import CREATE, TableReaderWorker, TableWriterWorker, change_seen, read_table, routed_seen
 from chaos.workers.transactions import Processor
 from chaos.workers.worker import RunTopic, Worker, WorkerContext
+from tests.compat.kinds import SPARK_JARS
+from tests.compat.prepare import prepare_connector
 
 
 class WorkloadRate(NamedTuple):
@@ -284,6 +286,18 @@ class CdcWorkload(Workload):
         while time.monotonic() < deadline and any(_count(api, topic) < changes for topic in ROUTED):
             time.sleep(0.5)
         read_table(self.context.recorder, api, "cd-final", CDC_TABLE, final=True)
+
+
+class RealtimeWorkload(CdcWorkload):
+    """The same in real time, with Spark's Kafka connector from Maven Central."""
+
+    name = "realtime"
+
+    def start_companions(self, testbed: Testbed) -> None:
+        prepare_connector()
+        flags = ("--master", "local[2]", "--latency", "realtime", "--jars", str(SPARK_JARS), "--kafka", testbed.kafka)
+        testbed.pipeline.start(testbed.url, *flags)
+        testbed.pipeline.await_running(testbed.server.url)
 
 
 def _count(api: RunApi, topic: str) -> int:

@@ -11,13 +11,15 @@ from rich.console import Console
 from rich.table import Table
 
 from demo.chat import SET_UP, AckedRows, Writer
-from demo.server import WAIT_SECONDS, DemoApi, HttpGroup, PipelineProcess, read_by_kafka, wait_until
+from demo.server import WAIT_SECONDS, DemoApi, HttpGroup, PipelineProcess, read_by_kafka, routing_delays, wait_until
 from tailrace.pipeline.errors import PipelineError
 from tailrace.pipeline.session import check_spark
 from tests.support.server import ServerProcess
 
 NEW_MESSAGES, CHANGED_KEYS = "app.new_messages", "app.changed_keys"
 STATEMENTS = 150
+DELAY_INSERT = "INSERT INTO chat.messages VALUES (?, 42, true, 'demo', 'how long does it take')"
+DELAY_IDS = range(10**9, 10**9 + 20)
 
 
 def main() -> int:
@@ -86,6 +88,13 @@ def _tell(console: Console, server: ServerProcess, pipeline: PipelineProcess) ->
     ]
     console.print(_table(lines))
     console.print(f"   The group went on at offsets {', '.join(map(str, group.resumed_at))} after what it had acknowledged.")
+
+    console.print("\n[bold]6. How long a change takes, from its acknowledgement to a Kafka client at the routed topic[/]")
+    delays = sorted(routing_delays(api, server.kafka, CHANGED_KEYS, DELAY_INSERT, DELAY_IDS))
+    console.print(
+        f"   {len(delays)} single INSERTs: half within {delays[len(delays) // 2] * 1000:.0f} ms, the slowest"
+        f" {delays[-1] * 1000:.0f} ms, in micro-batches. docs/reference/pipeline.md says how to get milliseconds (real time)."
+    )
     stopped = pipeline.stop() == 0
     kept = stopped and server.terminate() == 0 and all(went_in == came_out for _, went_in, came_out in lines)
     console.print("\n[bold green]Every change reached its topics once.[/]" if kept else "\n[bold red]A promise was broken.[/]")

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +110,25 @@ def read_by_kafka(address: str, topic: str, partitions: int) -> Counter[str]:
     finally:
         consumer.close()
     return found
+
+
+def routing_delays(api: DemoApi, address: str, topic: str, insert: str, ids: Iterable[int]) -> list[float]:
+    """Insert rows one by one, and return how long each took from its acknowledgement to its message at a Kafka client."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "delays", "enable.auto.commit": False})
+    delays = []
+    try:
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+        consumer.assign([TopicPartition(topic, 0, end)])
+        for id in ids:
+            api.sql(insert, [id])
+            acknowledged = time.monotonic()
+            message = consumer.poll(WAIT_SECONDS)
+            if message is None or message.error() is not None:
+                raise SystemExit(f"the change of row {id} was not routed: {message and message.error()}")
+            delays.append(max(0.0, time.monotonic() - acknowledged))
+    finally:
+        consumer.close()
+    return delays
 
 
 class HttpGroup:

@@ -48,6 +48,7 @@ KINDS: Mapping[str, FaultKind] = {
     "slow-client": FaultKind(network.slow_client, lasting=True),
     "idle": FaultKind(network.idle, lasting=True),
     "driver": FaultKind(processes.driver, lasting=True, why_not=_needs_pipeline),
+    "java": FaultKind(processes.java, lasting=True, why_not=_needs_pipeline),
 }
 
 

@@ -60,6 +60,12 @@ def driver(testbed: Testbed, choice: random.Random) -> None:
         time.sleep(choice.uniform(5, 15))
 
 
+def java(testbed: Testbed, choice: random.Random) -> None:
+    with testbed.fault("java"):
+        testbed.pipeline.kill_java()
+        time.sleep(choice.uniform(5, 15))
+
+
 JUMPS_SECONDS = (-3000, -600, -5, 5, 600, 3000)
 """Less than an hour, beyond which timestamps of clients are too far in the future and are refused."""
 

@@ -40,6 +40,11 @@ def main() -> None:
     if not SPARK_PYTHON.exists():
         venv.create(SPARK_PYTHON.parent.parent, with_pip=True, clear=True)
     _run(str(SPARK_PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"pyspark=={SPARK}", "msgspec")
+    prepare_connector()
+
+
+def prepare_connector() -> None:
+    """Get Spark's Kafka connector by Maven, unless it is there."""
     if not SPARK_JARS.exists():
         _maven(SPARK_FOLDER, f"-Dspark.version={SPARK}", f"-DoutputDirectory={SPARK_JARS}", "dependency:copy-dependencies")
 

@@ -9,7 +9,8 @@ from uuid import UUID
 import msgspec
 
 from tailrace.model.fetch import StartEdge
-from tailrace.model.pipeline import PipelineReport
+from tailrace.model.pipeline import Latency, PipelineReport
+from tailrace.model.route import Route
 
 
 class TakeLeaseBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -50,6 +51,31 @@ class PendingSourceView(msgspec.Struct):
     routes: int
 
 
+class RealtimeBody(msgspec.Struct, forbid_unknown_fields=True):
+    epoch: int
+
+
+class RealtimeView(msgspec.Struct):
+    """What a query of the real-time mode has to know."""
+
+    version: int
+    """The cursor of the last change of routes."""
+    start: int
+    """The cursor to read the changes from."""
+    routes: list[Route]
+    """The routes that apply to changes that are not routed yet."""
+
+
+class RealtimeProgress(msgspec.Struct):
+    version: int
+    lag: int
+    """Changes that wait to be routed."""
+    changes: int
+    """Changes that decisions were taken on since the server was started, and the records made of them."""
+    records: int
+    dead_letters: int
+
+
 class StagesBody(msgspec.Struct, forbid_unknown_fields=True):
     stages: list[tuple[str, int]]
     """The names of stages, each with its number of parts, in the order in which they are published."""
@@ -79,6 +105,11 @@ class PublishStagesResponse(msgspec.Struct):
 class ReportBody(msgspec.Struct, forbid_unknown_fields=True):
     epoch: int
     report: PipelineReport
+
+
+class ReportResponse(msgspec.Struct):
+    latency: Latency
+    """What ALTER PIPELINE has set."""
 
 
 class OffsetsBody(msgspec.Struct, forbid_unknown_fields=True):

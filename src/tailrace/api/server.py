@@ -13,6 +13,8 @@ class Health(msgspec.Struct, omit_defaults=True):
     uptime_seconds: float
     end_cursor: int
     """The cursor that the next record of the log will get."""
+    kafka: str = ""
+    """The address that Kafka clients use."""
     failure: str = ""
     tables: str = ""
     """Why tables can't be used: changes in the log are not applied yet, or their file is being rebuilt."""

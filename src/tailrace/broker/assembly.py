@@ -34,15 +34,20 @@ from tailrace.broker.reading.reader import PayloadExpansion, Reader
 from tailrace.broker.reading.scan import Scanner
 from tailrace.broker.reading.unchecked import UncheckedBatches
 from tailrace.broker.retention import Retention
+from tailrace.broker.routes.intake import RouteIntake
 from tailrace.broker.routes.routes import Routes, Snapshots
 from tailrace.broker.routes.routing import Routing
 from tailrace.broker.settings import BrokerSettings
+from tailrace.broker.subscriptions.pattern_positions import PatternPositions
+from tailrace.broker.subscriptions.pattern_topics import PatternReader
 from tailrace.broker.subscriptions.subscriptions import Subscriptions
 from tailrace.broker.subscriptions.tail import SubscriptionTail
+from tailrace.broker.subscriptions.watched_patterns import WatchedPatterns
 from tailrace.broker.tables.change_log import ChangeLog
 from tailrace.broker.tables.checkpoints import TableCheckpoints
 from tailrace.broker.tables.tables import TableDefinitions
 from tailrace.broker.tables.views import ViewDefinitions
+from tailrace.broker.topics.patterns import PatternTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.transactions import Transactions
 from tailrace.model.clock import Clock
@@ -95,13 +100,23 @@ class Services:
         store, clock, limits = self.store, self._clock, self._limits
         names = self._group_names = GroupNames(limits)
         self._pending_offsets = PendingOffsets(store)
-        self.offsets = GroupOffsets(store, self.committer, self.topics, names, self._pending_offsets, clock, limits)
+        self.offsets = GroupOffsets(
+            store, self.committer, self.topics, names, self._pending_offsets, clock, limits, self._pattern_end
+        )
         self.group_registry = GroupRegistry(names, limits)
         self.groups = GroupCoordinator(
             store, self.committer, self.group_registry, self.offsets, names, clock, limits, self._settings
         )
         self.group_removal = GroupRemoval(self.group_registry, self.offsets, names, clock, self._settings)
-        self.consumers = Consumers(self.topics, self.positions, self.offsets, self.groups, self.committed_reader, limits)
+        self.consumers = Consumers(
+            self.topics,
+            self.positions,
+            self.offsets,
+            self.groups,
+            self.committed_reader,
+            limits,
+            lambda pattern, start: self.pattern_positions.resolve(pattern, start),
+        )
 
     def _build_transactions_and_publishing(self) -> None:
         store, clock, limits = self.store, self._clock, self._limits
@@ -148,6 +163,11 @@ class Services:
         self.redrives = Redrives(self._context, self.committer, self.committed_reader)
         tail = SubscriptionTail(store, self.committer, self.topics, limits)
         self.subscriptions = Subscriptions(store, self.reader, tail, self._stable, self._aborted, self.answers, limits)
+        self.watched_patterns = WatchedPatterns(store, self.topics, self.subscriptions, tail, self.waiting_fetches, limits)
+        self.pattern_positions = PatternPositions(store, self.watched_patterns, self.positions, self._stable, self.threads)
+        self.fetcher.patterns = PatternReader(
+            self.watched_patterns, self.pattern_positions, self.subscriptions, tail, self.unchecked, limits
+        )
 
     def _build_tables_and_routes(self) -> None:
         store, clock, limits = self.store, self._clock, self._limits
@@ -156,6 +176,14 @@ class Services:
         self.snapshots = Snapshots(store)
         self.routes = Routes(store, self.committer, self.topics, self.snapshots, clock, limits, self._context.arrived)
         self.routing = Routing(store, self.committer, self.threads, self.fetcher, self.topics, self.routes, self.pipelines)
+        self.intake = RouteIntake(
+            self.committer,
+            self._context,
+            self.routes,
+            self.pipelines,
+            self.subscriptions,
+            self.tables.types.with_route_labels,
+        )
         self.views = ViewDefinitions(store, self.committer, self.topics, clock, limits)
         self._checkpoints = TableCheckpoints(store, self.committer, self.tables, clock, limits)
         self.changes = ChangeLog(
@@ -192,6 +220,9 @@ class Services:
             BackgroundJob("staging", settings.staging_interval_seconds, self.pipelines.clean),
         ]
 
+    def _pattern_end(self, pattern: PatternTopic) -> Offset:
+        return self.pattern_positions.matched(pattern.pattern)
+
     def _first_needed_offset(self, partition: PartitionId) -> Offset | None:
         floors = (self.routes.floor(partition), self.changes.floor(partition), self.routing.floor(partition))
         return min((floor for floor in floors if floor is not None), default=None)
@@ -211,6 +242,7 @@ class Services:
         self.waiting_fetches.stabilized(partition, size)
         self.queues.arrived(partition)
         self.subscriptions.transaction_ended()
+        self.watched_patterns.transaction_ended()
 
     def _partition_deleted(self, partition: PartitionId) -> None:
         self.waiting_fetches.disturbed(partition)
@@ -220,3 +252,4 @@ class Services:
         self.payload_references.forget_partition(partition)
         self.unchecked.forget_partition(partition)
         self.subscriptions.transaction_ended()
+        self.watched_patterns.transaction_ended()

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,12 +19,33 @@ from tailrace.model.text import counted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tailrace.cli.settings import PipelineSection
     from tailrace.model.pipeline import PipelineReport
     from tailrace.pipeline.connection import ServerAddress
 
 _PROGRESS_SECONDS = 5.0
+
+
 _ORPHAN_SECONDS = 10.0
 """How long it may take to stop when its parent has ended: it deletes its temporary files, and Java ends after it."""
+
+LatencyOption = Annotated[
+    # `Latency` of `model/pipeline.py`, which would load msgspec for `--help`.
+    Literal["batch", "realtime"] | None,
+    typer.Option(
+        "--latency",
+        help="batch: micro-batches, on PyPI and Java alone. realtime: a few milliseconds, with Spark's Kafka connector."
+        " Without it, what ALTER PIPELINE has set.",
+    ),
+]
+JarsOption = Annotated[
+    Path | None,
+    typer.Option("--jars", metavar="DIR", help="For realtime: a folder with the jars of Spark's Kafka connector."),
+]
+PackagesOption = Annotated[
+    str | None,
+    typer.Option("--packages", metavar="NAMES", help="Packages that Spark downloads, for realtime: its Kafka connector."),
+]
 
 
 def pipeline(
@@ -49,7 +70,17 @@ def pipeline(
             "--ca-file", metavar="FILE", help="Authorities to trust for an https:// server, as PEM, on every machine."
         ),
     ] = None,
+    latency: LatencyOption = None,
+    jars: JarsOption = None,
+    packages: PackagesOption = None,
+    kafka: Annotated[
+        str | None, typer.Option("--kafka", metavar="HOST:PORT", help="The server's Kafka address, if Spark needs another one.")
+    ] = None,
     batch_rows: Annotated[int, typer.Option("--batch-rows", metavar="N", min=1, help="Most changes in one batch.")] = 200_000,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="Settings in TOML, of the section pipeline; flags override them."),
+    ] = None,
 ) -> None:
     """Route table changes to topics, on Spark.
 
@@ -62,7 +93,9 @@ def pipeline(
     tailrace pipeline
     tailrace pipeline --server http://db:8080 --master spark://10.0.0.7:7077
     tailrace pipeline --once
+    tailrace pipeline --latency realtime --jars connector/
     """
+    from tailrace.cli.settings import resolve_pipeline
     from tailrace.model.errors import TailraceError
     from tailrace.pipeline.connection import ServerAddress
     from tailrace.pipeline.errors import PipelineError
@@ -73,11 +106,13 @@ def pipeline(
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
         address = ServerAddress(server, None if ca_file is None else str(ca_file.absolute())).checked()
-        spark = _start_spark(master, address)
+        section = resolve_pipeline(config, latency=latency, jars=jars, packages=packages)
+        spark = _start_spark(master, address, section)
         from tailrace.pipeline.router import Router, RouterSettings
         from tailrace.pipeline.table_changes import TableChanges
 
-        settings = RouterSettings(address, checkpoint, take_over=take_over)
+        is_realtime = None if section.latency is None else section.latency == "realtime"
+        settings = RouterSettings(address, checkpoint, take_over=take_over, is_realtime=is_realtime, kafka=kafka)
         source = TableChanges(address, batch_rows, settings.retry_seconds)
         router = Router(spark, source, settings, RoutingProgress())
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -91,7 +126,15 @@ def pipeline(
     print_status("stopped")
 
 
-def _start_spark(master: str, address: "ServerAddress") -> "SparkSession":
+def check_connector_if_needed(section: "PipelineSection") -> None:
+    """Raise an error that says what to do if Spark's Kafka connector is asked for and nothing brings it."""
+    if section.latency == "realtime" or (section.latency is None and section.jars is not None):
+        from tailrace.pipeline.realtime import check_connector
+
+        check_connector(None if section.jars is None else Path(section.jars), section.packages)
+
+
+def _start_spark(master: str, address: "ServerAddress", section: "PipelineSection") -> "SparkSession":
     from tailrace.pipeline.connection import check_server
     from tailrace.pipeline.errors import SparkError
     from tailrace.pipeline.lease import report_failed_start
@@ -100,6 +143,7 @@ def _start_spark(master: str, address: "ServerAddress") -> "SparkSession":
     try:
         # Before Java is started, which takes a while.
         java = check_spark(master)
+        check_connector_if_needed(section)
         check_server(address)
         check_master_answers(master)
         from tailrace.pipeline.daemon import load_kernels
@@ -108,7 +152,8 @@ def _start_spark(master: str, address: "ServerAddress") -> "SparkSession":
         # While Java starts, because both take a while, and before the first tasks, which would each compile them again.
         loading = threading.Thread(target=load_kernels, daemon=True)
         loading.start()
-        spark = spark_session(master)
+        jars = None if section.jars is None else Path(section.jars)
+        spark = spark_session(master, jars=jars, packages=section.packages)
         loading.join()
     except SparkError as error:
         report_failed_start(address, error)
@@ -130,8 +175,12 @@ class RoutingProgress:
             return
         speed = f"{counted(round(report.rows_per_second), 'change')}/s"
         letters = f", {report.dead_letters:,} to dead letters" if report.dead_letters else ""
-        print_status(
-            f"batch {report.batch}: {counted(report.rows, 'change')} routed so far{letters}; the last batch took"
-            f" {report.batch_seconds:.2f} s for {counted(report.routes, 'route')} ({speed})"
-        )
+        routed = f"{counted(report.rows, 'change')} routed so far{letters}"
+        routes = counted(report.routes, "route")
+        if report.mode == "real-time":
+            print_status(f"real time: {routed}; now {speed} for {routes}")
+        else:
+            print_status(
+                f"batch {report.batch}: {routed}; the last batch took {report.batch_seconds:.2f} s for {routes} ({speed})"
+            )
         self._printed_at, self._printed_rows = now, report.rows

@@ -1,4 +1,4 @@
-"""The settings of a server: defaults, then the configuration file, then the command line.
+"""The settings of a server and of a pipeline: defaults, then the configuration file, then the command line.
 
 The file is TOML with one table for each section below. An unknown key is an error: a misspelled setting that is ignored in
 silence is worse than a server that does not start.
@@ -18,6 +18,7 @@ from tailrace.model.address import Address, parse_address
 from tailrace.model.commit import Durability
 from tailrace.model.errors import ConfigurationError
 from tailrace.model.limits import Limits
+from tailrace.model.pipeline import Latency
 from tailrace.model.suggestions import did_you_mean
 
 _MAY_BE_ZERO = {"node": MAX_NODE}
@@ -41,8 +42,20 @@ class ServerSection(msgspec.Struct, frozen=True, kw_only=True):
     """Listen on addresses that other machines can reach."""
 
 
+class PipelineSection(msgspec.Struct, frozen=True, kw_only=True):
+    """`[pipeline]`: the same names as flags of `tailrace pipeline` and `tailrace up`, which override it."""
+
+    latency: Latency | None = None
+    """How to route; `None` does what ALTER PIPELINE has set."""
+    jars: str | None = None
+    """A folder with the jars of Spark's Kafka connector."""
+    packages: str | None = None
+    """Packages that Spark downloads."""
+
+
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     server: ServerSection = ServerSection()
+    pipeline: PipelineSection = PipelineSection()
     broker: BrokerSettings = BrokerSettings()
     kafka: KafkaSettings = KafkaSettings()
     limits: Limits = Limits()
@@ -117,6 +130,15 @@ def resolve_settings(
     return settings
 
 
+def resolve_pipeline(
+    file: Path | None, *, latency: Latency | None = None, jars: Path | None = None, packages: str | None = None
+) -> PipelineSection:
+    """Override the file's section `[pipeline]` with the command line."""
+    section = PipelineSection() if file is None else read_configuration(file).pipeline
+    flags = {"latency": latency, "jars": None if jars is None else str(jars), "packages": packages}
+    return msgspec.structs.replace(section, **{name: value for name, value in flags.items() if value is not None})
+
+
 def _check_keys(raw: Mapping[str, Any], known: type[msgspec.Struct], path: str) -> None:
     fields = {field.name: field.type for field in msgspec.structs.fields(known)}
     for name, value in raw.items():
@@ -148,6 +170,7 @@ def _known_keys_hint(name: str, fields: Mapping[str, Any]) -> str:
 
 def _expected_value(kind: Any) -> str:
     """Describe what a value of this type looks like in the file."""
+    kind = next((part for part in get_args(kind) if get_origin(part) is Literal), kind)
     if get_origin(kind) is Literal:
         return " or ".join(f'"{choice}"' for choice in get_args(kind))
     if kind is bool:

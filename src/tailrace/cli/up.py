@@ -10,15 +10,19 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from tailrace.cli.errors import ExitCode
+from tailrace.cli.pipeline import JarsOption, LatencyOption, PackagesOption, check_connector_if_needed
 from tailrace.cli.serve import ACCEPT_LOSS_HELP
 from tailrace.cli.status_lines import print_status
 from tailrace.model.backoff import Backoff
 from tailrace.model.parent_process import ENDS_WITH_PARENT
+
+if TYPE_CHECKING:
+    from tailrace.cli.settings import PipelineSection
 
 _SERVER = "server"
 _PIPELINE = "pipeline"
@@ -44,17 +48,24 @@ def up(
         int | None, typer.Option("--accept-loss-after", metavar="POSITION", min=0, help=ACCEPT_LOSS_HELP)
     ] = None,
     master: Annotated[str, typer.Option("--master", metavar="URL", help="Where Spark runs.")] = "local[*]",
+    latency: LatencyOption = None,
+    jars: JarsOption = None,
+    packages: PackagesOption = None,
 ) -> None:
     """Run a server and its pipeline together, in one terminal.
 
     Each line of output is prefixed with the process that printed it. The
-    pipeline is restarted if it ends; without Spark or Java, the server runs
-    alone and changes wait in the log. Ctrl-C stops both.
+    pipeline is restarted if it ends; without what it needs (Spark, Java, and
+    for real time the Kafka connector), the server runs alone and changes wait
+    in the log. Ctrl-C stops both.
 
     [bold]Examples[/]
     tailrace up
     tailrace up --data /var/lib/tailrace --http 127.0.0.1:9000
+    tailrace up --latency realtime --jars connector/
     """
+    from tailrace.cli.settings import resolve_pipeline
+    from tailrace.model.errors import ConfigurationError
     from tailrace.pipeline.connection import ServerAddress
     from tailrace.pipeline.errors import PipelineError
     from tailrace.pipeline.lease import report_failed_start
@@ -82,15 +93,24 @@ def up(
         url = ready.partition(_READY)[2].partition(",")[0]
         try:
             check_spark(master)
-        except PipelineError as error:
+            # The server has read the same file.
+            section = resolve_pipeline(config, latency=latency, jars=jars, packages=packages)
+            check_connector_if_needed(section)
+        except (PipelineError, ConfigurationError) as error:
             _print_line(_PIPELINE, f"not started: {error}. Until it runs, changes wait in the log")
             report_failed_start(ServerAddress(url), error)
         else:
-            route = [*command, "pipeline", "--server", url, "--master", master]
+            route = [*command, "pipeline", "--server", url, "--master", master, *_flags(section)]
             supervisor.start(ManagedProcess(_PIPELINE, route, is_essential=False))
     code = supervisor.run()
     if code:
         raise typer.Exit(code if code > 0 else ExitCode.REFUSED)
+
+
+def _flags(section: "PipelineSection") -> list[str]:
+    """Return the settings of the pipeline as flags."""
+    flags = {"--latency": section.latency, "--jars": section.jars, "--packages": section.packages}
+    return [word for flag, value in flags.items() if value is not None for word in (flag, value)]
 
 
 def _print_line(name: str, line: str) -> None:

@@ -12,7 +12,9 @@ from tailrace.model.errors import TailraceError
 class ServerStatus:
     """What the process knows about itself and the broker does not."""
 
-    def __init__(self, durability: str, clock: Clock, failure: Callable[[], TailraceError | None]) -> None:
+    def __init__(self, durability: str, clock: Clock, failure: Callable[[], TailraceError | None], kafka: str = "") -> None:
+        self.kafka = kafka
+        """The address that Kafka clients use."""
         self.durability = durability
         self.failure = failure
         self._clock = clock
@@ -31,6 +33,7 @@ def health_of(broker: Broker, status: ServerStatus) -> Health:
         durability=status.durability,
         uptime_seconds=round(status.uptime_seconds, 3),
         end_cursor=broker.store.end_cursor(),
+        kafka=status.kafka,
         failure=str(failure or ""),
         tables=broker.changes.stats.behind,
     )

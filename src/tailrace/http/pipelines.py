@@ -12,8 +12,12 @@ from tailrace.api.pipelines import (
     PinBody,
     PublishStagesBody,
     PublishStagesResponse,
+    RealtimeBody,
+    RealtimeProgress,
+    RealtimeView,
     ReleaseLeaseBody,
     ReportBody,
+    ReportResponse,
     SourcesBody,
     StagesBody,
     TakeLeaseBody,
@@ -77,6 +81,22 @@ class PipelineEndpoints(Controller):
             PendingSourceView(*source) for source in await broker.routing.sources(parsed.epoch, parsed.beyond, parsed.wait_ms)
         ]
 
+    @post("/router/realtime", status_code=200)
+    async def realtime(self, body: RawBody, broker: NamedDependency[Broker]) -> RealtimeView:
+        """Return where the real-time mode starts, and with which routes."""
+        epoch = read_body(body, RealtimeBody).epoch
+        await broker.intake.open()
+        start = await broker.routing.first_unrouted(epoch)
+        routes = await broker.routing.pending()
+        return RealtimeView(broker.intake.version, start, [broker.tables.types.with_route_labels(route) for route in routes])
+
+    @get("/router/realtime")
+    async def realtime_progress(self, broker: NamedDependency[Broker]) -> RealtimeProgress:
+        totals = broker.intake.totals
+        return RealtimeProgress(
+            broker.intake.version, broker.routing.lag(), totals.changes, totals.records, totals.dead_letters
+        )
+
     @put("/{name:str}/stages/{stage:str}/{part:int}", status_code=204, opt=describe_endpoint(content_type=_BYTES))
     async def stage(
         self, name: FromPath[str], stage: FromPath[str], part: FromPath[int], body: RawBody, broker: NamedDependency[Broker]
@@ -99,10 +119,10 @@ class PipelineEndpoints(Controller):
     async def discard(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
         await broker.pipelines.discard(_stages(read_body(body, StagesBody)))
 
-    @post("/{name:str}/report", status_code=204)
-    async def report(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
+    @post("/{name:str}/report", status_code=200)
+    async def report(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> ReportResponse:
         parsed = read_body(body, ReportBody)
-        broker.pipelines.report(name, parsed.epoch, parsed.report)
+        return ReportResponse(broker.pipelines.report(name, parsed.epoch, parsed.report))
 
 
 class BatchEndpoints(Controller):

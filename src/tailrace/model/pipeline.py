@@ -5,7 +5,7 @@ frame as the records that were made of the source up to there, so no part of a s
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -15,6 +15,13 @@ NO_MARK = -1
 
 ROUTER = "router"
 """The name of the pipeline that routes the changes of tables. There is one, because each change is routed once."""
+
+
+Latency = Literal["batch", "realtime"]
+"""How the router is to route: in micro-batches, or in real time where there is no backlog."""
+
+PipelineMode = Literal["micro-batch", "real-time"]
+"""How the router routes at the moment."""
 
 
 def change_source(changes: TopicId) -> str:
@@ -43,15 +50,18 @@ class Lease(msgspec.Struct, frozen=True):
     pipeline: str
     epoch: int
     marks: Mapping[str, int]
+    latency: Latency = "batch"
+    """What ALTER PIPELINE has set."""
 
 
 class PipelineReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a pipeline reports about itself, since it was started."""
 
+    mode: PipelineMode = "micro-batch"
     batch: int = -1
-    """The number of the last batch."""
+    """The number of the last batch; -1 if there was none, as in real time."""
     batches: int = 0
-    """The number of batches."""
+    """The number of batches; in real time, of short intervals in which changes were routed."""
     rows: int = 0
     """Rows of the sources in these batches."""
     rows_per_second: float = 0.0
@@ -60,7 +70,7 @@ class PipelineReport(msgspec.Struct, frozen=True, kw_only=True):
     routes: int = 0
     dead_letters: int = 0
     last_error: str | None = None
-    """The error of the last batch that failed, if none has succeeded after it."""
+    """The error of the last batch that failed, if none has succeeded after it; or why it can't route in real time."""
 
 
 class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +86,8 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since it published something, or `None` if it has not since the server was started."""
     lag: int | None = None
     """Changes that wait to be routed, or `None` for pipelines that route none."""
+    latency: Latency
+    """What ALTER PIPELINE has set. The settings of the process that runs it win over it."""
     report: PipelineReport
 
 

@@ -10,8 +10,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from tailrace.model.errors import InvalidTopicNameError
 from tailrace.model.fetch import StartEdge
 from tailrace.model.ids import Offset
+from tailrace.model.limits import DEFAULT_LIMITS, Limits
+from tailrace.model.names import check_topic_name, is_reserved
 from tailrace.model.record import Record
 
 DEFAULT_VISIBILITY_MS = 30_000
@@ -115,3 +118,15 @@ class QueueStatus(NamedTuple):
     waiting: int
     """Consumers that wait for a record."""
     shares: Sequence[ShareStatus]
+
+
+def dead_letter_topic(topic: str, limits: Limits = DEFAULT_LIMITS) -> str:
+    """Return the name of a topic's dead-letter topic. Topics with long names and reserved topics share one."""
+    name = f"{topic}.{DEAD_LETTERS}"
+    if is_reserved(name):
+        return DEAD_LETTERS
+    try:
+        check_topic_name(name, limits)
+    except InvalidTopicNameError:
+        return DEAD_LETTERS
+    return name

@@ -15,9 +15,9 @@ from uuid import uuid4
 
 import msgspec
 
-from tailrace.api.pipelines import ReleaseLeaseBody, ReportBody, TakeLeaseBody
+from tailrace.api.pipelines import ReleaseLeaseBody, ReportBody, ReportResponse, TakeLeaseBody
 from tailrace.model.errors import PipelineFencedError, TailraceError
-from tailrace.model.pipeline import ROUTER, Lease, PipelineReport
+from tailrace.model.pipeline import ROUTER, Latency, Lease, PipelineReport
 from tailrace.pipeline.connection import ServerAddress, ServerConnection
 from tailrace.pipeline.errors import PipelineError
 
@@ -52,13 +52,16 @@ class RouterLease:
         self._ended = threading.Event()
         self._heartbeat = threading.Thread(target=self._send_heartbeats, name="tailrace-heartbeat", daemon=True)
         self.epoch = 0
+        self.latency: Latency = "batch"
+        """What ALTER PIPELINE had set at the last heartbeat."""
         self.report = PipelineReport()
         """What the next heartbeat reports."""
         self.loss: PipelineFencedError | None = None
         """The error if the lease was lost."""
 
     def __enter__(self) -> "RouterLease":
-        self.epoch = self._acquire()
+        lease = self._acquire()
+        self.epoch, self.latency = lease.epoch, lease.latency
         self._heartbeat.start()
         return self
 
@@ -70,14 +73,14 @@ class RouterLease:
         if self.loss is None:
             self._release()
 
-    def _acquire(self) -> int:
+    def _acquire(self) -> Lease:
         """Take the lease, after waiting until that of a crashed router has expired."""
         deadline = time.monotonic() + self._lease_wait
         body = TakeLeaseBody(self._owner, self._take_over)
         with ServerConnection(self._server, self._retry_seconds, self._stopping) as connection:
             while True:
                 try:
-                    return connection.ask(f"{_PATH}/lease", body, Lease).epoch
+                    return connection.ask(f"{_PATH}/lease", body, Lease)
                 except PipelineFencedError:
                     if time.monotonic() > deadline or self._stopping.wait(_LEASE_RETRY_SECONDS):
                         raise
@@ -104,10 +107,10 @@ class RouterLease:
                         _log.warning("%s", error)
 
     def _report(self, connection: ServerConnection) -> None:
-        connection.ask(f"{_PATH}/report", ReportBody(self.epoch, self.report), type(None))
+        self.latency = connection.ask(f"{_PATH}/report", ReportBody(self.epoch, self.report), ReportResponse).latency
 
 
-def report_failed_start(server: ServerAddress, error: PipelineError) -> None:
+def report_failed_start(server: ServerAddress, error: PipelineError | TailraceError) -> None:
     """Report to the server why no router runs. Does nothing if another one runs or the server does not answer."""
     with (
         contextlib.suppress(PipelineError, TailraceError),

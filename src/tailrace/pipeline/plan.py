@@ -11,13 +11,13 @@ open.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, cast
 
 import msgspec
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from tailrace.model.route import ChangeKind, Route
 
@@ -68,9 +68,7 @@ class RoutingPlan:
             sql = _SlotSql(route, slots)
             words.setdefault(word, []).append(_bits_sql(route, sql, shift))
             if key is not None and route.sql.key is not None:
-                keys.append(
-                    F.expr(f"CASE WHEN {_applies_sql(route)} AND ({sql.condition}) THEN {sql.key} END").alias(key or "")
-                )
+                keys.append(F.expr(f"CASE WHEN {applies_sql(route)} AND ({sql.condition}) THEN {sql.key} END").alias(key or ""))
         self._columns: list[Column] = [F.expr(" | ".join(bits)).alias(word) for word, bits in words.items()]
         self._columns += [*keys, F.col("step")]
 
@@ -86,13 +84,13 @@ def bits_of(number: int, has_key: bool) -> RouteBits:
 
 def _bits_sql(route: Route, sql: "_SlotSql", shift: int) -> str:
     return (
-        f"CASE WHEN {_applies_sql(route)} THEN"
+        f"CASE WHEN {applies_sql(route)} THEN"
         f" CASE WHEN {sql.failure} THEN {FAILED << shift}L WHEN {sql.condition} THEN {MATCHED << shift}L"
         " ELSE 0L END ELSE 0L END"
     )
 
 
-def _applies_sql(route: Route) -> str:
+def applies_sql(route: Route) -> str:
     """Return the SQL condition that a change is of the route's table and operations, while the route is in force."""
     operations = ", ".join(str(OPERATIONS.index(each)) for each in route.operations)
     applies = f"op IN ({operations}) AND only_route IS NULL"
@@ -107,7 +105,7 @@ class _SlotSql:
     """The SQL of a route, written over slots."""
 
     def __init__(self, route: Route, slots: "CellSlots") -> None:
-        types = _row_types(route.sql.row)
+        types = row_types(route.sql.row)
         self.condition, self.failure, self.key = (
             over_slots(text, route.table, slots, types)
             for text in (route.sql.condition, route.sql.failure, route.sql.key or "NULL")
@@ -212,18 +210,26 @@ def cells_in(sql: str) -> set[CellRef]:
 def over_slots(sql: str, table: int, slots: CellSlots, types: Mapping[str, str]) -> str:
     """Rewrite a route's SQL over `old` and `new` to the slots that hold their cells."""
 
+    def cell_sql(cell: CellRef) -> str:
+        slot = slots.slot_of(table, cell)
+        if slot is None:
+            raise KeyError(f"{cell.image}.{cell.column} of table {table} has no slot")
+        if slots.kinds[slot] != RAW:
+            return slot_name(slot)
+        return f"from_json(concat('{{\"v\":', {slot_name(slot)}, '}}'), 'v {types[cell.column]}').v"
+
+    return over_cells(sql, cell_sql)
+
+
+def over_cells(sql: str, cell_sql: Callable[[CellRef], str]) -> str:
+    """Rewrite a route's SQL over `old` and `new` with what stands for their cells."""
+
     def replaced(found: re.Match[str]) -> str:
         if found["absent"]:
             return _ABSENT[found["absent"]]
         if not found["image"]:
             return found[0]
-        column = _unquoted(found["column"])
-        slot = slots.slot_of(table, CellRef(found["image"], column))
-        if slot is None:
-            raise KeyError(f"{found[0]} of table {table} has no slot")
-        if slots.kinds[slot] != RAW:
-            return slot_name(slot)
-        return f"from_json(concat('{{\"v\":', {slot_name(slot)}, '}}'), 'v {types[column]}').v"
+        return cell_sql(CellRef(found["image"], _unquoted(found["column"])))
 
     return _TOKEN.sub(replaced, sql)
 
@@ -238,11 +244,15 @@ def _types(routes: Iterable[Route]) -> ColumnTypes:
     rows = dict.fromkeys((route.table, route.sql.row) for route in routes)
     for table, row in rows:
         known = found.setdefault(table, {})
-        for name, type_ in _row_types(row).items():
+        for name, type_ in row_types(row).items():
             known[name] = type_ if known.get(name, type_) == type_ else RAW
     return found
 
 
-def _row_types(row: str) -> Mapping[str, str]:
-    fields = cast(StructType, StructType.fromDDL(row)).fields if row else ()
-    return {field.name: field.dataType.simpleString() for field in fields}
+def row_types(row: str) -> Mapping[str, str]:
+    return {field.name: field.dataType.simpleString() for field in row_fields(row)}
+
+
+def row_fields(row: str) -> Sequence[StructField]:
+    """Return the columns of a route's type of rows."""
+    return cast(StructType, StructType.fromDDL(row)).fields if row else ()

@@ -32,7 +32,6 @@ class PythonConditions:
             _PythonRoute(
                 target.bits,
                 RouteEvaluator(target.python),
-                decides_matches=bool(target.python.rest) or target.python.has_own_keys,
                 has_own_keys=target.python.has_own_keys,
             )
             for target in targets
@@ -50,8 +49,6 @@ class PythonConditions:
 class _PythonRoute(NamedTuple):
     bits: RouteBits
     evaluator: RouteEvaluator
-    decides_matches: bool
-    """Whether a change that Spark has matched is to be evaluated too."""
     has_own_keys: bool
 
     def decided(self, changes: pa.RecordBatch, results: pa.RecordBatch) -> pa.RecordBatch:
@@ -59,7 +56,7 @@ class _PythonRoute(NamedTuple):
             results = results.append_column(self.bits.key, pa.nulls(results.num_rows, pa.string()))
         word = results.column(self.bits.word).to_numpy()
         found = word >> self.bits.shift & (MATCHED | FAILED)
-        places = np.flatnonzero(found if self.decides_matches else found == FAILED)
+        places = np.flatnonzero(found if self.evaluator.decides_matches else found == FAILED)
         if not len(places):
             return results
         outcomes = self._outcomes(changes, places, (found[places] == FAILED).tolist())

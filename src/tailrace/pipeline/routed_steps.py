@@ -11,18 +11,16 @@ from operator import itemgetter
 from typing import NamedTuple
 from uuid import uuid4
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from tailrace.api.topics import CreateTopicBody
-from tailrace.model.errors import InvalidTopicNameError, UnknownTopicError
+from tailrace.model.errors import UnknownTopicError
 from tailrace.model.ids import TopicId
-from tailrace.model.limits import DEFAULT_LIMITS, KIB, MIB
-from tailrace.model.names import check_topic_name
 from tailrace.model.pipeline import MarkMove
+from tailrace.model.queue import dead_letter_topic
 from tailrace.model.topic import Topic, TopicOptions
 from tailrace.pipeline.connection import ServerAddress, ServerConnection
 from tailrace.pipeline.errors import is_topic_gone
@@ -31,18 +29,14 @@ from tailrace.pipeline.routed_records import MatchColumns, Places, RouteMatches,
 from tailrace.pipeline.staging import LayeredBatch, RecordEncoder, RecordRows, Stager, TopicShape, over_batch, over_limits
 from tailrace.pipeline.steps import STEP_BATCHES, STEP_BYTES, STEP_ROWS, EvaluatedStep, StepMerger, evaluated_steps
 from tailrace.wire.compression import Compression
-from tailrace.wire.routing import ChangeEvent
+from tailrace.wire.route_dead_letters import (
+    MAX_LETTER_BYTES,
+    NOT_EVALUATED,
+    TOO_LARGE,
+    RouterDeadLetter,
+    failed_event,
+)
 from tailrace.wire.staged_chunks import StagedBatch
-
-DEAD_LETTER_SUFFIX = ".dead_letters"
-FALLBACK_TOPIC = "dead_letters"
-"""For topics whose name is too long for the suffix."""
-
-NOT_EVALUATED = "the route can't be evaluated for this change: a value does not fit its type, or a division by zero"
-TOO_LARGE = "the message would be larger than its topic allows"
-
-_MAX_LETTER_BYTES = 8 * MIB
-"""Enough for a change with both its rows, and its cause."""
 
 STAGED_SCHEMA = (
     StructType()
@@ -261,11 +255,8 @@ class RouterDeadLetters:
             self._max_bytes[name] = self._find_or_create(name)
         return name
 
-    def encode(self, letter: "RouterDeadLetter") -> bytes:
-        encoded = msgspec.json.encode(letter)
-        if len(encoded) < self._max_bytes[self.topic_for(letter.topic)] - KIB:
-            return encoded
-        return msgspec.json.encode(msgspec.structs.replace(letter, event=None))
+    def encode(self, letter: RouterDeadLetter) -> bytes:
+        return letter.encoded(self._max_bytes[self.topic_for(letter.topic)])
 
     def _find_or_create(self, name: str) -> int:
         try:
@@ -273,44 +264,6 @@ class RouterDeadLetters:
         except UnknownTopicError as error:
             if not is_topic_gone(error):
                 raise
-        settings = TopicOptions(max_message_bytes=_MAX_LETTER_BYTES)
+        settings = TopicOptions(max_message_bytes=MAX_LETTER_BYTES)
         self._connection.ask("/api/topics", CreateTopicBody(name, settings=settings), Topic)
-        return _MAX_LETTER_BYTES
-
-
-class RouterDeadLetter(msgspec.Struct, frozen=True):
-    cause: str
-    route: int
-    topic: str
-    source_table: str
-    event: "FailedEvent | None"
-    """Left out if it does not fit into the topic. It is still among the table's changes, at the cursor in the headers."""
-
-
-class FailedEvent(msgspec.Struct, frozen=True):
-    op: str
-    key: msgspec.Raw
-    old: msgspec.Raw
-    new: msgspec.Raw
-    ts: int
-    cursor: int
-
-
-def dead_letter_topic(topic: str) -> str:
-    try:
-        check_topic_name(topic + DEAD_LETTER_SUFFIX, DEFAULT_LIMITS)
-    except InvalidTopicNameError:
-        return FALLBACK_TOPIC
-    return topic + DEAD_LETTER_SUFFIX
-
-
-def failed_event(change: ChangeEvent) -> FailedEvent:
-    null = b"null"
-    return FailedEvent(
-        change.op,
-        msgspec.Raw(change.key),
-        msgspec.Raw(change.old or null),
-        msgspec.Raw(change.new or null),
-        change.timestamp,
-        change.cursor,
-    )
+        return MAX_LETTER_BYTES

@@ -21,15 +21,18 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tailrace.api.pipelines import RealtimeBody, RealtimeProgress, RealtimeView
+from tailrace.api.server import Health
 from tailrace.model.backoff import Backoff
 from tailrace.model.errors import PipelineFencedError
 from tailrace.model.killpoint import killpoint
-from tailrace.model.pipeline import ROUTER, PipelineReport
+from tailrace.model.pipeline import ROUTER, Latency, PipelineMode, PipelineReport
 from tailrace.model.route import Route
 from tailrace.pipeline.connection import RETRY_SECONDS, ServerAddress, ServerConnection
 from tailrace.pipeline.errors import PipelineError
 from tailrace.pipeline.lease import RouterLease, error_line
 from tailrace.pipeline.plan import CellSlots, RoutingPlan, slots_of
+from tailrace.pipeline.realtime_watch import BACKLOG_CHANGES, REALTIME_PATH, RealtimeWatch, RoutedRange
 from tailrace.pipeline.routed_records import RouteTarget
 from tailrace.pipeline.routed_steps import STAGED_SCHEMA, stage_routed
 from tailrace.pipeline.session import worker_failure
@@ -58,6 +61,10 @@ class RouterSettings(NamedTuple):
     lease_wait_seconds: float = 15.0
     """How long to wait for another router's lease: longer than a lease lasts, in case that router was killed."""
     take_over: bool = False
+    is_realtime: bool | None = None
+    """Whether to route in real time when there is no backlog. `None` does what ALTER PIPELINE has set at the server."""
+    kafka: str | None = None
+    """The address of the server's Kafka listener, for real time; `None` asks the server."""
 
 
 class ChangeSource(Protocol):
@@ -95,6 +102,12 @@ class Router:
         """The error of the batch, before Spark wraps it."""
         self._between_batches = threading.Event()
         self._between_batches.set()
+        self._replacing = threading.Event()
+        """Set when the query is to be replaced by one of the other mode: batches that start from then on do nothing."""
+        self._latency: Latency = "batch"
+        """What was wanted when the query started."""
+        self._notice: str | None = None
+        """Why changes are not routed in real time, although they are to be."""
 
     def run(self, *, once: bool = False, on_lease: Callable[[], None] = lambda: None) -> None:
         """Route until `stop`, or with `once` until all changes that exist now are routed.
@@ -108,7 +121,12 @@ class Router:
             while not self._stopping.is_set():
                 batches = lease.report.batches
                 try:
-                    self._run_query(once)
+                    self._latency = self._wanted_latency()
+                    is_realtime = not once and self._can_run_realtime()
+                    if is_realtime and self._lag() <= BACKLOG_CHANGES:
+                        self._run_realtime()
+                    else:
+                        self._run_query(once, is_backlog=is_realtime)
                 except _OtherCellsError:
                     continue
                 except Exception as error:
@@ -135,26 +153,100 @@ class Router:
         """Stop soon, after the current batch if it takes not long. Otherwise the next router repeats that batch."""
         self._stopping.set()
 
-    def _run_query(self, once: bool) -> None:
+    def _wanted_latency(self) -> Latency:
+        if self._settings.is_realtime is None:
+            return self._lease.latency
+        return "realtime" if self._settings.is_realtime else "batch"
+
+    def _can_run_realtime(self) -> bool:
+        """Return whether real time is wanted and Spark has its Kafka connector. Without it, say once what to do."""
+        if self._latency == "realtime":
+            # Imported here, because only real time needs it.
+            from tailrace.pipeline.realtime import NO_CONNECTOR, has_connector
+
+            if has_connector(self._spark):
+                return True
+            if self._notice is None:
+                _log.warning("%s", NO_CONNECTOR)
+                self._report_notice(NO_CONNECTOR)
+        elif self._notice is not None:
+            self._report_notice(None)
+        return False
+
+    def _report_notice(self, notice: str | None) -> None:
+        self._notice = notice
+        self._lease.report = msgspec.structs.replace(self._lease.report, last_error=notice)
+
+    def _run_query(self, once: bool, *, is_backlog: bool = False) -> None:
         self._failure = None
+        self._replacing.clear()
+        self._report_mode("micro-batch")
         with self._connect() as connection:
             self._slots = slots_of(_fetch_routes(connection))
         self._plan, self._targets = RoutingPlan([], self._slots), []
         frame = self._source.frame(self._spark, self._lease.epoch, self._slots)
         with self._checkpoint() as folder:
             writer = frame.writeStream.foreachBatch(self._route).option("checkpointLocation", str(folder))
-            query = (writer.trigger(availableNow=True) if once else writer).start()
+            query = (writer.trigger(availableNow=True) if once or is_backlog else writer).start()
             try:
-                self._watch(query)
+                self._watch(query, once)
             finally:
                 query.stop()
         if self._failure is not None:
             raise self._failure
 
-    def _watch(self, query: StreamingQuery) -> None:
-        """Wait until the query ends or is to be stopped."""
+    def _run_realtime(self) -> None:
+        """Run the real-time query until it has to be replaced: by one that knows other routes, or by micro-batches."""
+        from tailrace.pipeline.realtime import start_query
+
+        self._report_mode("real-time")
+        with self._connect() as connection, self._checkpoint() as folder:
+            kafka = self._settings.kafka or connection.get("/health", Health).kafka
+            view = connection.ask(REALTIME_PATH, RealtimeBody(self._lease.epoch), RealtimeView)
+            watch = RealtimeWatch(lambda: connection.get(REALTIME_PATH, RealtimeProgress), view.version)
+            query = start_query(self._spark, kafka, view, self._lease.epoch, folder) if view.routes else None
+            try:
+                while not self._stopping.wait(_POLL_SECONDS) and (query is None or query.isActive):
+                    progress = watch.look()
+                    if progress is not None:
+                        self._report_realtime(progress, len(view.routes))
+                    if watch.is_over(is_routing=query is not None) or self._wanted_latency() != self._latency:
+                        return
+                error = None if query is None else query.exception()
+                if error is not None:
+                    raise PipelineError(f"the query failed: {error}")
+            finally:
+                if query is not None:
+                    query.stop()
+
+    def _report_mode(self, mode: PipelineMode) -> None:
+        self._lease.report = msgspec.structs.replace(self._lease.report, mode=mode)
+
+    def _lag(self) -> int:
+        with self._connect() as connection:
+            return connection.get(REALTIME_PATH, RealtimeProgress).lag
+
+    def _report_realtime(self, progress: RoutedRange, routes: int) -> None:
+        report = self._lease.report
+        self._lease.report = msgspec.structs.replace(
+            report,
+            batches=report.batches + 1,
+            rows=report.rows + progress.changes,
+            rows_per_second=progress.changes / progress.seconds,
+            batch_seconds=progress.seconds,
+            routes=routes,
+            dead_letters=report.dead_letters + progress.dead_letters,
+            last_error=None,
+        )
+        self._on_batch(self._lease.report)
+
+    def _watch(self, query: StreamingQuery, once: bool) -> None:
+        """Wait until the query ends or is to be stopped, or the other mode is wanted and no batch is under way."""
         while query.isActive and not self._stopping.wait(_POLL_SECONDS):
-            pass
+            if not once and self._wanted_latency() != self._latency:
+                self._replacing.set()
+                if self._between_batches.is_set():
+                    break
         # Spark prints a long stack trace for a batch that is interrupted.
         self._between_batches.wait(_FINISH_SECONDS)
         error = query.exception()
@@ -166,7 +258,7 @@ class Router:
         began = time.monotonic()
         self._between_batches.clear()
         try:
-            if self._stopping.is_set():
+            if self._stopping.is_set() or self._replacing.is_set():
                 # Spark notes in its checkpoint that the batch is done, which does not matter: the marks say that it is not.
                 return
             with self._connect() as connection:
@@ -237,7 +329,7 @@ class Router:
             batch_seconds=seconds,
             routes=routes,
             dead_letters=report.dead_letters + dead_letters,
-            last_error=None,
+            last_error=self._notice,
         )
         self._on_batch(self._lease.report)
 

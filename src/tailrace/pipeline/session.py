@@ -137,7 +137,10 @@ def _variables(java: "Java") -> dict[str, str | None]:
     return {**java.environment, _PYTHON: os.environ.get(_PYTHON, sys.executable)}
 
 
-def spark_session(master: str, *, name: str = "tailrace pipeline") -> "SparkSession":
+def spark_session(
+    master: str, *, name: str = "tailrace pipeline", jars: Path | None = None, packages: str | None = None
+) -> "SparkSession":
+    """Start a session. `jars` is a folder of jars to load, `packages` are coordinates that Spark downloads."""
     _check_master(master)
     check_master_answers(master)
     prepare_spark()
@@ -159,6 +162,10 @@ def spark_session(master: str, *, name: str = "tailrace pipeline") -> "SparkSess
         .config("spark.python.daemon.module", "tailrace.pipeline.daemon")
         .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_LOGGING} {_JAVA_OPTIONS}")
     )
+    if jars is not None:
+        builder = builder.config("spark.jars", ",".join(str(path) for path in sorted(jars.glob("*.jar"))))
+    if packages:
+        builder = builder.config("spark.jars.packages", packages)
     if master.startswith("local"):
         # It renames files, which is atomic on a local disk. The server keeps the marks in any case.
         builder = builder.config("spark.sql.streaming.checkpointFileManagerClass", _LOCAL_CHECKPOINTS)

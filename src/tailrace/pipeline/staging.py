@@ -18,16 +18,12 @@ from tailrace.model.pipeline import MarkMove
 from tailrace.pipeline.connection import ServerConnection
 from tailrace.pipeline.errors import OptionError
 from tailrace.wire.fast_arrow_encoding import EncodeColumns, RecordColumns, load_encode_columns
+from tailrace.wire.route_dead_letters import BATCH_OVERHEAD_BYTES, KEY_TOO_LARGE, VALUE_TOO_LARGE
 from tailrace.wire.staged_chunks import StagedBatch, StagedChunk, encode_staged_chunk
 
 _PART_BYTES = 8 * MIB
 _CHUNK_BYTES = 4 * MIB
 _BATCH_BYTES = MIB - KIB
-_OVERHEAD_BYTES = KIB
-"""More than the header of a batch, or the headers and lengths of a record, take in addition to key and value."""
-
-VALUE_TOO_LARGE = "the value of the message would have more bytes than payload_bytes allows"
-KEY_TOO_LARGE = "the key of the message would have more bytes than key_bytes allows"
 
 
 class RecordRows(NamedTuple):
@@ -152,7 +148,7 @@ class RecordEncoder:
             order = np.argsort(places, kind="stable")
             places, rows = places[order], rows.taken(pa.array(order))
         columns = RecordColumns(rows.timestamps, rows.values, rows.keys, rows.headers)
-        most_bytes = min(_BATCH_BYTES, shape.max_batch_bytes - _OVERHEAD_BYTES)
+        most_bytes = min(_BATCH_BYTES, shape.max_batch_bytes - BATCH_OVERHEAD_BYTES)
         first = 0
         for encoded in self._encode(columns, codec=self._codec, most_bytes=most_bytes, runs=places):
             layer, partition = divmod(int(places[first]), shape.partitions)
@@ -168,7 +164,7 @@ def over_limits(shape: TopicShape, rows: RecordRows) -> Iterator[tuple[npt.NDArr
 
 def over_batch(shape: TopicShape, rows: RecordRows) -> npt.NDArray[np.bool_]:
     """Return which rows are too large for a batch of the topic, even alone."""
-    over: npt.NDArray[np.bool_] = _sizes(rows.values) + _sizes(rows.keys) > shape.max_batch_bytes - 2 * _OVERHEAD_BYTES
+    over: npt.NDArray[np.bool_] = _sizes(rows.values) + _sizes(rows.keys) > shape.max_batch_bytes - 2 * BATCH_OVERHEAD_BYTES
     return over
 
 

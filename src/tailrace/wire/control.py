@@ -8,7 +8,15 @@ from struct import Struct, error
 
 from tailrace.model.commit import Buffer
 from tailrace.model.errors import CorruptBatchError
-from tailrace.wire.batch import CONTROL_MASK, HEADER_BYTES, TRANSACTIONAL_MASK, assemble_batch
+from tailrace.model.transaction import NO_EPOCH
+from tailrace.wire.batch import (
+    CONTROL_MASK,
+    HEADER_BYTES,
+    NO_PRODUCER,
+    TRANSACTIONAL_MASK,
+    assemble_batch,
+    with_base_offset,
+)
 from tailrace.wire.varints import encode_varint
 
 # The one record of a marker has a fixed shape: its length, attributes, timestamp and offset delta (all 0), a key of 4 bytes
@@ -38,6 +46,14 @@ def encode_marker(marker: TransactionMarker, producer_id: int, producer_epoch: i
         producer_id=producer_id,
         producer_epoch=producer_epoch,
     )
+
+
+def encode_skip(next_offset: int) -> Buffer:
+    """Return a batch that moves readers to this offset and shows them nothing: a marker at the offset before it.
+
+    All clients know markers. A batch without records does not do: librdkafka takes it for one that is too large.
+    """
+    return with_base_offset(encode_marker(TransactionMarker.COMMIT, NO_PRODUCER, NO_EPOCH, 0), next_offset - 1)
 
 
 def encode_filler(count: int) -> bytearray:

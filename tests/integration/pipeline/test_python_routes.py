@@ -8,6 +8,8 @@ from tests.support.routed_tables import RoutedTables
 
 NAMES = ("abc", "ABC", "abd", "5", "0x5", "x", None)
 NUMBERS = (0, 1, 5, 20, None)
+INTERVALS = ("1 mon", "29 days 00:00:01", "3 days", None)
+NUMERICS = ("1.5", "1.500", "NaN", "-Infinity", "1e40", None, "0.1")
 
 
 class PythonRoute(NamedTuple):
@@ -32,6 +34,8 @@ ROUTES = (
     PythonRoute("read_again", "name::int = 5", "name::int", None, 40),
     PythonRoute("plain", "n > 0 AND name IS NULL", "n", None, 0),
     PythonRoute("ordered", "e > 'low' AND e <> 'top'", None, "e > 'low'", 0),
+    PythonRoute("any_scale", "n > 0 AND r * 2 > 2.99", None, "r * 2 > 2.99", 0),
+    PythonRoute("spans", "n > 0 AND i + interval '1 day' > '1 mon'", None, "i + interval '1 day' > '1 mon'", 0),
     PythonRoute("json", "n = 1 AND j @> '{\"a\": [1]}'", None, "j @> '{\"a\": [1]}'", 0),
 )
 
@@ -39,7 +43,7 @@ ROUTES = (
 def test_the_pipeline_does_what_the_dry_run_shows(tables: RoutedTables, route_once: RunOnce) -> None:
     api = tables.api
     api.sql("CREATE TYPE level AS ENUM ('low', 'high', 'top')")
-    api.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT, n INT, j JSON, e level)")
+    api.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT, n INT, j JSON, e level, r NUMERIC, i INTERVAL)")
     for route in ROUTES:
         api.create_topic(route.topic, 5)
         api.sql(route.text())
@@ -48,7 +52,8 @@ def test_the_pipeline_does_what_the_dry_run_shows(tables: RoutedTables, route_on
     rows = [(name, n) for name in NAMES for n in NUMBERS]
     for id, (name, n) in enumerate(rows):
         level = ("low", "mid", "high", "top", None)[id % 5]
-        api.sql("INSERT INTO t VALUES (?, ?, ?, ?, ?)", id, name, n, json.dumps({"a": [id % 2, 7]}), level)
+        cells = (json.dumps({"a": [id % 2, 7]}), level, NUMERICS[id % 7], INTERVALS[id % 4])
+        api.sql("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?)", id, name, n, *cells)
     api.sql("DELETE FROM t")
     (report,) = route_once()
     assert report.rows == 2 * len(rows)

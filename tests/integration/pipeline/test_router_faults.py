@@ -104,10 +104,10 @@ def test_a_run_that_ends_by_itself_starts_a_worker_again_that_was_too_slow(
     run_query = Router._run_query
     slow = iter(range(3))
 
-    def run_slowly(router: Router, once: bool) -> None:
+    def run_slowly(router: Router, once: bool, *, is_backlog: bool = False) -> None:
         if next(slow, None) is not None:
             raise PipelineError("the query failed: Python worker failed to connect back.")
-        run_query(router, once)
+        run_query(router, once, is_backlog=is_backlog)
 
     monkeypatch.setattr(Router, "_run_query", run_slowly)
     write(chat, 0)

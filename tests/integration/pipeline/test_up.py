@@ -122,6 +122,20 @@ def test_up_without_java_serves_and_says_how_to_get_it(tmp_path: Path) -> None:
         assert "server | ended with exit code -9; stopping the rest" in process.output
 
 
+def test_up_without_the_kafka_connector_serves_and_says_how_to_get_it(tmp_path: Path) -> None:
+    config = tmp_path / "tailrace.toml"
+    config.write_text('[pipeline]\nlatency = "realtime"\n')
+    flags = ("--data", str(tmp_path / "data"), "--config", str(config), *FREE)
+    with CommandProcess(tmp_path / "logs", "up", *flags) as process:
+        api = Api(addresses_of(process).url)
+        process.await_line("pipeline | not started: real time needs Spark's Kafka connector. Add --jars with a folder")
+        eventually(lambda: bool(api.ask("/api/pipelines")), "word of it at the server")
+        ((error,),) = api.sql("SELECT last_error FROM system.pipelines")
+        assert error.startswith("real time needs Spark's Kafka connector")
+        api.sql("CREATE TABLE chat (id BIGINT PRIMARY KEY)")
+        assert process.terminate() == 0
+
+
 def test_up_leaves_to_the_file_what_no_flag_says(tmp_path: Path) -> None:
     config = tmp_path / "tailrace.toml"
     config.write_text(f'[server]\ndata = "{tmp_path}/elsewhere"\nhttp = "127.0.0.1:0"\nkafka = "127.0.0.1:0"\n')

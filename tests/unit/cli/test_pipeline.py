@@ -11,6 +11,14 @@ def test_one_change_of_one_route_is_printed_in_the_singular(capsys: pytest.Captu
     assert capsys.readouterr().out == ("batch 3: 1 change routed so far; the last batch took 1.25 s for 1 route (1 change/s)\n")
 
 
+def test_real_time_has_no_batches_to_speak_of(capsys: pytest.CaptureFixture[str]) -> None:
+    report = PipelineReport(mode="real-time", rows=1_200, routes=1, batch_seconds=0.2, rows_per_second=2_400.0, dead_letters=7)
+    RoutingProgress()(report)
+    assert capsys.readouterr().out == (
+        "real time: 1,200 changes routed so far, 7 to dead letters; now 2,400 changes/s for 1 route\n"
+    )
+
+
 def test_many_changes_of_many_routes_are_printed_in_the_plural(capsys: pytest.CaptureFixture[str]) -> None:
     RoutingProgress()(PipelineReport(batch=4, rows=1_200, routes=2, batch_seconds=0.5, rows_per_second=2_400.0, dead_letters=7))
     assert capsys.readouterr().out == (

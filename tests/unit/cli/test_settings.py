@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.cli.settings import Configuration, read_configuration, resolve_settings
+from tailrace.cli.settings import Configuration, PipelineSection, read_configuration, resolve_pipeline, resolve_settings
 from tailrace.model.address import Address
 from tailrace.model.errors import ConfigurationError
 
@@ -65,6 +65,9 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
         ("server = 5", "server is 5; it must be a section, [server]"),
         ("[server]\nhttp = 8080", "server.http is 8080; it must be text in quotes"),
         ("[server]\nallow_remote = 1", "server.allow_remote is 1; it must be true or false"),
+        ('[pipeline]\nlatency = "soon"', 'pipeline.latency is \'soon\'; it must be "batch" or "realtime"'),
+        ("[pipeline]\njars = true", "pipeline.jars is True; it must be text in quotes"),
+        ('latency = "batch"', "unknown key latency; it belongs under [pipeline]"),
         ("[server", "is not TOML"),
     ],
 )
@@ -117,3 +120,19 @@ def test_what_is_not_host_and_port_is_rejected_with_the_value(tmp_path: Path, ad
     with pytest.raises(ConfigurationError) as refusal:
         resolve_settings(read_configuration(file), data=tmp_path)
     assert repr(address) in str(refusal.value)
+
+
+def test_a_pipeline_without_settings_does_what_the_server_says() -> None:
+    assert resolve_pipeline(None) == PipelineSection(latency=None, jars=None, packages=None)
+
+
+def test_flags_of_a_pipeline_win_over_its_section(tmp_path: Path) -> None:
+    file = written(tmp_path, '[pipeline]\nlatency = "realtime"\njars = "connector"\n')
+    assert resolve_pipeline(file) == PipelineSection(latency="realtime", jars="connector")
+    given = resolve_pipeline(file, latency="batch", jars=Path("elsewhere"), packages="a:b:1")
+    assert given == PipelineSection(latency="batch", jars="elsewhere", packages="a:b:1")
+
+
+def test_a_server_takes_a_file_with_a_section_for_its_pipeline(tmp_path: Path) -> None:
+    file = written(tmp_path, '[server]\ndata = "/from/file"\n[pipeline]\nlatency = "realtime"\n')
+    assert resolve_settings(read_configuration(file)).data == Path("/from/file")

@@ -5,7 +5,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from tailrace.api.pipelines import PublishStagesBody, ReleaseLeaseBody, ReportBody, StagesBody, TakeLeaseBody, WriteStagesBody
+from tailrace.api.pipelines import (
+    PublishStagesBody,
+    ReleaseLeaseBody,
+    ReportBody,
+    ReportResponse,
+    StagesBody,
+    TakeLeaseBody,
+    WriteStagesBody,
+)
 from tailrace.pipeline.connection import ServerAddress, ServerConnection
 
 ADDRESS = ServerAddress("http://127.0.0.1:1")
@@ -38,7 +46,8 @@ class RecordingConnection(ServerConnection):
         is_json = content_type == "application/json"
         read = msgspec.json.decode(data, type=_BODIES[path.rpartition("/")[2]]) if is_json else data
         self.requests.append(RecordedRequest(method, path, read))
-        response = self._responses.pop(0) if self._responses else None
+        default = ReportResponse("batch") if path.endswith("/report") else None
+        response = self._responses.pop(0) if self._responses else default
         if isinstance(response, Exception):
             raise response
         return b"" if response is None else msgspec.json.encode(response)

@@ -2,9 +2,10 @@
 
 import threading
 
+import msgspec
 import pytest
 
-from tailrace.api.pipelines import ReleaseLeaseBody, ReportBody, TakeLeaseBody
+from tailrace.api.pipelines import ReleaseLeaseBody, ReportBody, ReportResponse, TakeLeaseBody
 from tailrace.model.errors import PipelineFencedError
 from tailrace.model.pipeline import Lease, PipelineReport
 from tailrace.pipeline import lease as lease_module
@@ -31,6 +32,15 @@ def test_a_lease_is_taken_reported_with_and_released(monkeypatch: pytest.MonkeyP
     assert taken[:2] == ("POST", "/api/pipelines/router/lease")
     assert reported == ("POST", "/api/pipelines/router/report", ReportBody(TAKEN.epoch, report))
     assert released == ("POST", "/api/pipelines/router/release", ReleaseLeaseBody(TAKEN.epoch))
+
+
+def test_the_wanted_latency_comes_with_the_lease_and_with_each_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = RecordingConnection(msgspec.structs.replace(TAKEN, latency="realtime"), ReportResponse("batch"))
+    found = []
+    with lease_over(monkeypatch, connection) as lease:
+        found.append(lease.latency)
+    found.append(lease.latency)
+    assert found == ["realtime", "batch"]
 
 
 @pytest.mark.parametrize("take_over", [False, True])

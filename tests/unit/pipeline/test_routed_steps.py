@@ -13,16 +13,18 @@ from tailrace.model.errors import UnknownTopicError
 from tailrace.model.ids import Cursor, Offset, RouteId, TopicId
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.pipeline import MarkMove
+from tailrace.model.queue import DEAD_LETTERS, dead_letter_topic
 from tailrace.model.record import Record
 from tailrace.pipeline.connection import ServerAddress, ServerConnection, TopicOffsets
 from tailrace.pipeline.plan import FAILED, MATCHED, OPERATIONS, RouteBits
 from tailrace.pipeline.routed_records import RouteTarget
-from tailrace.pipeline.routed_steps import DEAD_LETTER_SUFFIX, TOO_LARGE, RoutedSteps, RouterDeadLetters, dead_letter_topic
+from tailrace.pipeline.routed_steps import RoutedSteps, RouterDeadLetters
 from tailrace.pipeline.staging import RecordEncoder
 from tailrace.pipeline.steps import CHANGES, ChangeStep, write_step
 from tailrace.wire.compression import Compression
 from tailrace.wire.partitioner import partition_for_key
 from tailrace.wire.records import decode_batch
+from tailrace.wire.route_dead_letters import TOO_LARGE
 from tailrace.wire.routing import ChangeEvent, route_change
 
 PARTITIONS = 3
@@ -49,7 +51,7 @@ class Topics(ServerConnection):
 
     def offsets(self, topics: Sequence[str] = (), *_: object, **__: object) -> TopicOffsets:  # type: ignore[override]
         (topic,) = topics
-        if topic.endswith(DEAD_LETTER_SUFFIX):
+        if topic.endswith(f".{DEAD_LETTERS}"):
             if topic not in self.made:
                 raise UnknownTopicError(f"no topic {topic!r}")
             return TopicOffsets({topic: [0]}, {topic: 99}, {topic: 1_000_000}, {}, MAX_KEY_BYTES, self._most_value)

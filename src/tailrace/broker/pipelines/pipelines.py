@@ -31,7 +31,7 @@ from tailrace.model.commit import Changes
 from tailrace.model.errors import InvalidRequestError, LimitExceededError, PipelineFencedError
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_pipeline_name
-from tailrace.model.pipeline import NO_MARK, Lease, MarkMove, PipelineReport, PipelineStatus, StagedPublish
+from tailrace.model.pipeline import NO_MARK, ROUTER, Latency, Lease, MarkMove, PipelineReport, PipelineStatus, StagedPublish
 from tailrace.store.contract import Staging, Store
 from tailrace.wire.staged_chunks import decode_staged_chunks
 
@@ -78,6 +78,7 @@ class Pipelines:
                 seen_ms=pipeline.seen_ms,
                 marks=self.marks(name),
                 idle_seconds=None if pipeline.published_at is None else now - pipeline.published_at,
+                latency=pipeline.stored.latency,
                 report=self._reported(pipeline),
             )
 
@@ -95,12 +96,19 @@ class Pipelines:
                 f" and try again after {self._limits.pipeline_lease_seconds} s, or take it over"
             )
         # Before it is durable: of two requests at the same time, the second must see the first.
-        pipeline.stored = stored = _Stored(pipeline.stored.epoch + 1, owner)
+        pipeline.stored = stored = msgspec.structs.replace(pipeline.stored, epoch=pipeline.stored.epoch + 1, owner=owner)
         pipeline.report = PipelineReport()
         self._mark_seen(pipeline)
-        changes = Changes(puts=((keys.pipeline_key(name), msgspec.msgpack.encode(stored)),))
-        await self._committer.submit(Change(lambda: changes, lambda _: None))
-        return Lease(name, stored.epoch, self.marks(name))
+        await self._submit_stored(name, lambda latest: msgspec.structs.replace(latest, epoch=stored.epoch, owner=owner))
+        return Lease(name, stored.epoch, self.marks(name), pipeline.stored.latency)
+
+    async def set_latency(self, name: str, latency: Latency) -> None:
+        """Set how the router is to route, for one that runs and for later ones."""
+        if name != ROUTER:
+            raise InvalidRequestError(f"pipeline {name!r} has no latency; set that of the pipeline {ROUTER!r}")
+        pipeline = self._get_or_make(name)
+        await self._submit_stored(name, lambda latest: msgspec.structs.replace(latest, latency=latency))
+        pipeline.stored = msgspec.structs.replace(pipeline.stored, latency=latency)
 
     async def release(self, name: str, epoch: int) -> None:
         """Release the lease, so that the next owner need not wait."""
@@ -141,8 +149,12 @@ class Pipelines:
 
         done = await submit_in_turn(self._committer, frames())
         await self.discard(stages)
-        pipeline.published_at = self._clock.monotonic()
+        self.mark_published(name)
         return done
+
+    def mark_published(self, name: str) -> None:
+        """Note that the pipeline has published something now."""
+        self._known[name].published_at = self._clock.monotonic()
 
     async def write(self, name: str, stages: Sequence[Stage], move: MarkMove, wait_seconds: float) -> StagedPublish | None:
         """Publish what a writer without a lease has staged. See `StagedWrites.write`."""
@@ -155,10 +167,12 @@ class Pipelines:
     async def discard(self, stages: Sequence[Stage]) -> None:
         await self._writes.discard(stages)
 
-    def report(self, name: str, epoch: int, report: PipelineReport) -> None:
+    def report(self, name: str, epoch: int, report: PipelineReport) -> Latency:
+        """Take the report of the owner as a heartbeat. Return the latency that is set."""
         pipeline = self._holder(name, epoch)
         pipeline.report = report
         self._mark_seen(pipeline)
+        return pipeline.stored.latency
 
     async def clean(self) -> None:
         """Remove stages that were never published, and writers that have been idle for long."""
@@ -192,6 +206,17 @@ class Pipelines:
 
         await self._committer.submit(Change(decide, lambda _: None))
         return self.marks(name)
+
+    async def _submit_stored(self, name: str, change: "Callable[[_Stored], _Stored]") -> None:
+        """Commit a change of what is stored of a pipeline. Requests at the same time change different parts of it."""
+        key = keys.pipeline_key(name)
+
+        def decide() -> Changes:
+            value = self._store.latest(key)
+            latest = _Stored(0, "") if value is None else msgspec.msgpack.decode(value, type=_Stored)
+            return Changes(puts=((key, msgspec.msgpack.encode(change(latest))),))
+
+        await self._committer.submit(Change(decide, lambda _: None))
 
     def _get_or_make(self, name: str) -> "_Pipeline":
         pipeline = self._known.get(name)
@@ -233,6 +258,7 @@ class Pipelines:
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
     epoch: int
     owner: str
+    latency: Latency = "batch"
 
 
 class _Pipeline:

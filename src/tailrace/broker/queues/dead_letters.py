@@ -11,10 +11,8 @@ from tailrace.broker.commits import Draft
 from tailrace.broker.publishing.context import PublishContext
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.commit import Append
-from tailrace.model.errors import InvalidTopicNameError, UnknownTopicError
+from tailrace.model.errors import UnknownTopicError
 from tailrace.model.ids import Offset, PartitionId
-from tailrace.model.limits import Limits
-from tailrace.model.names import check_topic_name, is_reserved
 from tailrace.model.queue import (
     CAUSE_HEADER,
     DEAD_LETTERS,
@@ -24,6 +22,7 @@ from tailrace.model.queue import (
     ORIGIN_OFFSET_HEADER,
     ORIGIN_PARTITION_HEADER,
     ORIGIN_TOPIC_HEADER,
+    dead_letter_topic,
 )
 from tailrace.model.record import MESSAGE_ID_HEADER, Record
 from tailrace.wire.partitioner import partition_for_key
@@ -79,18 +78,6 @@ class DeadLetterTopics:
         if live is None:
             raise UnknownTopicError("the topic was deleted, and its queue with it")
         return self._context.topics.get(dead_letter_topic(live.topic.name, self._context.limits))
-
-
-def dead_letter_topic(topic: str, limits: Limits) -> str:
-    """Return the name of a topic's dead-letter topic. Topics with long names and reserved topics share one."""
-    name = f"{topic}.{DEAD_LETTERS}"
-    if is_reserved(name):
-        return DEAD_LETTERS
-    try:
-        check_topic_name(name, limits)
-    except InvalidTopicNameError:
-        return DEAD_LETTERS
-    return name
 
 
 def is_dead_letter_topic(topic: str) -> bool:

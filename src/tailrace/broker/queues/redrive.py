@@ -11,7 +11,7 @@ from tailrace.broker import keys
 from tailrace.broker.commits import Committer, Draft, Proposal
 from tailrace.broker.publishing.context import PublishContext
 from tailrace.broker.publishing.validation import reserved_topic_error
-from tailrace.broker.queues.dead_letters import dead_letter_topic, encode_append, partition_by_key
+from tailrace.broker.queues.dead_letters import encode_append, partition_by_key
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
 from tailrace.broker.topics.registry import LiveTopic
@@ -27,6 +27,7 @@ from tailrace.model.queue import (
     ORIGIN_PARTITION_HEADER,
     ORIGIN_TOPIC_HEADER,
     REDRIVEN_HEADER,
+    dead_letter_topic,
 )
 from tailrace.model.record import Record
 

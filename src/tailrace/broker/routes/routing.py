@@ -14,9 +14,11 @@ from tailrace.broker.commits import Committer
 from tailrace.broker.pipelines.pipelines import Pipelines
 from tailrace.broker.read_threads import ReadThreads
 from tailrace.broker.reading.fetch import Fetcher
+from tailrace.broker.reading.reader import cursor_at
 from tailrace.broker.routes.routes import Routes
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.broker.topics.topics import Topics
+from tailrace.model.errors import InvariantError
 from tailrace.model.ids import Cursor, Offset, PartitionId, RouteId, TableId, TopicId
 from tailrace.model.pipeline import NO_MARK, ROUTER, PipelineStatus, change_source, changes_of
 from tailrace.model.route import Route
@@ -89,6 +91,16 @@ class Routing:
                 mark = Offset(marks[name])
                 sources.append(PendingSource(name, routes[0].table, live.topic.name, live.topic.uuid, mark, end, len(routes)))
         return sources
+
+    async def first_unrouted(self, epoch: int) -> Cursor:
+        """Return a cursor at or before the first change that is not routed yet, of all tables."""
+        end = self._store.end_cursor()
+        firsts = [
+            await self._threads.run(cursor_at, self._store, _partition_of(source), source.mark)
+            for source in await self.sources(epoch, {}, 0)
+            if source.mark < source.end
+        ]
+        return min([end, *firsts])
 
     def lag(self) -> int:
         """Return how many changes wait to be routed."""
@@ -195,3 +207,10 @@ class _Range(NamedTuple):
 
 def _key(route: Route) -> tuple[RouteId, Cursor | None]:
     return route.id, route.until
+
+
+def _partition_of(source: PendingSource) -> PartitionId:
+    changes = changes_of(source.source)
+    if changes is None:
+        raise InvariantError(f"{source.source!r} is no source of the router")
+    return PartitionId(changes, 0)

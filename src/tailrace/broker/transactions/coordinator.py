@@ -136,6 +136,7 @@ class TransactionCoordinator:
         With `adds_group` the group need not have been added before.
         """
         check_group_name(group, self._limits)
+        await self._offsets.register_patterns(commits)
         outcomes: list[TailraceError | None] = []
         is_held = False
         offsets: list[PendingOffset] = []

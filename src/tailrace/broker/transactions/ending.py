@@ -131,7 +131,7 @@ class TransactionEnder:
 
     def _commit_offsets(self, draft: Draft, group: str, pending: list[PendingOffset]) -> None:
         for offset in pending:
-            live = self._topics.by_id(offset.topic_id)
+            live = self._topics.readable_by_id(offset.topic_id)
             if live is not None:
                 commit = OffsetCommit(live.topic.name, offset.partition, offset.offset, offset.leader_epoch, offset.metadata)
                 self._offsets.write(draft, group, offset.target, commit)

@@ -74,7 +74,7 @@ class TransactionQueries:
 
     def check_offset_stable(self, group: str, topic: str, partition: int) -> None:
         """Raise if an open transaction holds a pending offset of the group for the partition."""
-        target = self._topics.get(topic).partition(partition)
+        target = self._topics.readable(topic).partition(partition)
         if self._pending.has(group, target):
             raise UnstableOffsetsError(
                 f"an open transaction holds an offset of group {group!r} for partition {partition} of {topic!r};"

@@ -17,6 +17,7 @@ from tailrace.wire.fast_produce import (
     write_single_batch_rejection,
     write_single_batch_response,
 )
+from tailrace.wire.route_decisions import DECISIONS_TOPIC
 
 PARTITIONS_ADDED_SINCE = 12
 """From this version on clients add partitions to their transaction by writing to them."""
@@ -43,6 +44,8 @@ class FastProduce:
                 topic = self._broker.topics.by_uuid(request.topic_id).topic.name
             except TailraceError:
                 return None
+        if topic == DECISIONS_TOPIC:
+            return None
         pending = _PendingProduce(request)
         adds_partitions = request.version >= PARTITIONS_ADDED_SINCE
         self._broker.appender.append_one(RawBatch(topic, request.partition, records), pending, adds_partitions=adds_partitions)

@@ -11,10 +11,12 @@ from tailrace.broker.broker import Broker
 from tailrace.kafka.dispatch import ApiRoute, DeferredResponse, EncodedResponse, RequestContext
 from tailrace.kafka.handlers.fast_produce import PARTITIONS_ADDED_SINCE, FastProduce, producer_error_code
 from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, TailraceError
+from tailrace.model.ids import Offset
 from tailrace.model.record import Appended, RawBatch
 from tailrace.wire.batch import LENGTH_FROM, batch_length
 from tailrace.wire.fast_produce import ProducedPartition, ProducedTopic, write_produce_response
 from tailrace.wire.messages.produce import PRODUCE_API, PartitionProduceData, ProduceRequest, TopicProduceData
+from tailrace.wire.route_decisions import DECISIONS_TOPIC
 
 _NO_ACKS = 0
 _ACKS = (-1, _NO_ACKS, 1)
@@ -56,12 +58,21 @@ class ProduceHandlers:
         return DeferredResponse(self._append(context, batches), lambda done: _response(context, call, done))
 
     def _append(self, context: RequestContext, batches: Sequence[RawBatch]) -> "asyncio.Future[Outcomes]":
+        if any(batch.topic == DECISIONS_TOPIC for batch in batches):
+            return asyncio.ensure_future(self._take_decisions(batches))
         if batches:
             adds_partitions = context.version >= PARTITIONS_ADDED_SINCE
             return self._broker.appender.append(batches, adds_partitions=adds_partitions)  # type: ignore[return-value]
         nothing: asyncio.Future[Outcomes] = asyncio.get_running_loop().create_future()
         nothing.set_result(())
         return nothing
+
+    async def _take_decisions(self, batches: Sequence[RawBatch]) -> Outcomes:
+        """Give the decisions of the router's query to the intake. They are not stored, so they have no offsets."""
+        if len(batches) > 1:
+            raise InvalidRequestError(f"a request that writes to {DECISIONS_TOPIC!r} can't write to other partitions")
+        await self._broker.intake.take_batch(batches[0].batch)
+        return [Appended(Offset(0), None, _NO_TIME, 0, Offset(0))]
 
     def _name_of(self, topic: TopicProduceData, by_id: bool) -> str | TailraceError:
         if not by_id:

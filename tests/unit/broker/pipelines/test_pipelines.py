@@ -6,8 +6,11 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
+from tailrace.broker import keys
 from tailrace.broker.broker import Broker
+from tailrace.broker.commits import Change
 from tailrace.broker.pipelines.staged_chunks import Stage, frames_of
+from tailrace.model.commit import Changes
 from tailrace.model.errors import (
     InvalidRequestError,
     PipelineConflictError,
@@ -228,6 +231,85 @@ async def test_a_status_tells_who_runs_it_how_far_it_is_and_how_it_does() -> Non
         clock.advance(60_000)
         (status,) = broker.pipelines
         assert (status.running, status.idle_seconds) == (False, 60)
+
+
+@on_loop
+async def test_the_latency_is_told_to_the_owner_and_survives_leases_and_a_restart() -> None:
+    store = MemoryStore(ManualClock())
+    async with running_broker(store) as broker:
+        first = await broker.pipelines.lease("router", "first")
+        assert first.latency == "batch"
+        await broker.pipelines.set_latency("router", "realtime")
+        assert broker.pipelines.report("router", first.epoch, PipelineReport()) == "realtime"
+        await broker.pipelines.lease("router", "second", take_over=True)
+    async with running_broker(store) as broker:
+        (status,) = broker.pipelines
+        assert (status.epoch, status.owner, status.latency) == (2, "second", "realtime")
+        assert (await broker.pipelines.lease("router", "third")).latency == "realtime"
+
+
+@on_loop
+async def test_the_latency_can_be_set_before_the_first_router_comes() -> None:
+    store = MemoryStore(ManualClock())
+    async with running_broker(store) as broker:
+        await broker.pipelines.set_latency("router", "realtime")
+        (status,) = broker.pipelines
+        assert (status.running, status.epoch, status.latency) == (False, 0, "realtime")
+    async with running_broker(store) as broker:
+        lease = await broker.pipelines.lease("router", "first")
+        assert (lease.epoch, lease.latency) == (1, "realtime")
+
+
+@on_loop
+async def test_a_latency_that_is_set_while_a_lease_is_in_flight_is_stored_with_it() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        store.close_gate()
+        setting = asyncio.ensure_future(broker.pipelines.set_latency("router", "realtime"))
+        await until(lambda: bool(store.in_flight))
+        leasing = asyncio.ensure_future(broker.pipelines.lease("router", "first"))
+        await until(lambda: len(store.in_flight) == 2)
+        store.open_gate()
+        await setting
+        assert (await leasing).latency == "realtime"
+    async with running_broker(store) as broker:
+        (status,) = broker.pipelines
+        assert (status.epoch, status.owner, status.latency) == (1, "first", "realtime")
+
+
+@on_loop
+async def test_a_latency_that_was_not_stored_is_not_obeyed() -> None:
+    store = GatedStore()
+    async with running_broker(store) as broker:
+        lease = await broker.pipelines.lease("router", "first")
+        store.close_gate()
+        setting = asyncio.ensure_future(broker.pipelines.set_latency("router", "realtime"))
+        await until(lambda: bool(store.in_flight))
+        assert broker.pipelines.report("router", lease.epoch, PipelineReport()) == "batch"
+        store.fail()
+        with pytest.raises(StorageFullError):
+            await setting
+        store.open_gate()
+        assert broker.pipelines.report("router", lease.epoch, PipelineReport()) == "batch"
+
+
+@on_loop
+async def test_pipelines_that_were_stored_without_a_latency_route_in_batches() -> None:
+    store = MemoryStore(ManualClock())
+    async with running_broker(store) as broker:
+        stored = Changes(puts=((keys.pipeline_key("router"), msgspec.msgpack.encode([7, "before"])),))
+        await broker.committer.submit(Change(lambda: stored, lambda _: None))
+    async with running_broker(store) as broker:
+        (status,) = broker.pipelines
+        assert (status.epoch, status.owner, status.latency) == (7, "before", "batch")
+
+
+@on_loop
+async def test_only_the_router_has_a_latency() -> None:
+    async with running_broker() as broker:
+        with pytest.raises(InvalidRequestError, match="pipeline 'nightly' has no latency; set that of the pipeline 'router'"):
+            await broker.pipelines.set_latency("nightly", "realtime")
+        assert list(broker.pipelines) == []
 
 
 @on_loop
