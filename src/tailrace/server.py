@@ -129,10 +129,10 @@ class Server:
         except BaseException:
             await broker.close()
             raise
-        status = ServerStatus(self._durability, self._clock, lambda: self._failure)
         http_address = Address(self._http.host, http.getsockname()[1])
         kafka_address = Address(self._kafka.host, kafka.getsockname()[1])
         cluster = Cluster(broker.cluster_id, self._advertise or kafka_address)
+        status = ServerStatus(self._durability, self._clock, lambda: self._failure, str(self._advertise or kafka_address))
         traffic = Traffic()
         dispatcher = create_dispatcher(broker, cluster, self._kafka_settings, traffic, self._clock, limits)
 
@@ -142,7 +142,7 @@ class Server:
 
             on_loopback = ip_address(http.getsockname()[0]).is_loopback
             app = create_app(broker, status, limits, [KafkaCollector(traffic)], engine=sql, on_loopback=on_loopback)
-            return HttpListener(app, http, limits, _FINISH_REQUESTS_SECONDS)
+            return HttpListener(app, http, limits, _FINISH_REQUESTS_SECONDS, app.fast_requests)
 
         listeners = (
             HttpOnDemand(http, serve_http),

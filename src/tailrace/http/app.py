@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tailrace.broker.broker import Broker
 from tailrace.http.fast_endpoints import FastEndpoints, FastResponse, fast_endpoints, send_response
+from tailrace.http.fast_requests import FastRequests
 from tailrace.http.health import ServerStatus
 from tailrace.http.problems import MEDIA_TYPE, UnexpectedErrors, problem_body
 from tailrace.http.request_guard import RequestGuard
@@ -31,8 +32,10 @@ F = TypeVar("F", bound=Callable[[Any, Any, Any], Awaitable[None]])
 class Application(Generic[F]):
     """An ASGI application. `load` returns the framework; it is called in a thread, and again if it failed."""
 
-    def __init__(self, fast: FastEndpoints, load: Callable[[], F]) -> None:
+    def __init__(self, fast: FastEndpoints, load: Callable[[], F], fast_requests: FastRequests | None = None) -> None:
         self.load = load
+        self.fast_requests = fast_requests
+        """For the listener: what is answered before it reaches the application."""
         self._fast = fast
         self._loading: asyncio.Future[F] | None = None
         self._framework: F | None = None
@@ -83,4 +86,5 @@ def create_app(
 
         return create_litestar_app(broker, status, limits, collectors, engine or NoSqlExecutor(), request_guard, unexpected)
 
-    return Application(FastEndpoints(fast_endpoints(broker, status, engine), request_guard, unexpected, limits), load_framework)
+    fast = FastEndpoints(fast_endpoints(broker, status, engine), request_guard, unexpected, limits)
+    return Application(fast, load_framework, None if engine is None else FastRequests(request_guard, engine))

@@ -23,11 +23,13 @@ from tailrace.http.problems import MEDIA_TYPE, RequestRefusedError, UnexpectedEr
 from tailrace.http.request_guard import JSON, RequestGuard
 from tailrace.http.requests import read_body
 from tailrace.http.responses import ASGIScope, ASGISend, send_held
-from tailrace.http.statements import NoSqlExecutor, SqlExecutor, run_statements
+from tailrace.http.statements import NoSqlExecutor, SqlExecutor, encode_result, run_statements
 from tailrace.model.errors import TailraceError
-from tailrace.model.limits import Limits
+from tailrace.model.limits import KIB, Limits
 
 _SQL = "/api/sql"
+_SMALL_BYTES = 16 * KIB
+"""A response that does not need to be sent in pieces, nor to hold memory until it is sent."""
 _PLAIN_ACCEPTS = (b"*/*", b"application/json")
 
 
@@ -78,7 +80,9 @@ class FastEndpoints:
             response = FastResponse(problem_body(error.status, error.detail), MEDIA_TYPE, error.status)
         except Exception as error:  # noqa: BLE001  the top of a request, counted and logged
             response = FastResponse(self._unexpected.report(scope["method"], scope["path"], error), MEDIA_TYPE, 500)
-        if response.held is None:
+        if response.held is None or len(response.body) <= _SMALL_BYTES:
+            if response.held is not None:
+                response.held.close()
             await send_response(response, send)
         else:
             await send_held(response.body, response.media_type, response.held, scope, send, self._limits)
@@ -126,6 +130,9 @@ def fast_endpoints(
 
     async def sql(body: bytes, receive: ASGIReceive) -> FastResponse:
         parsed = read_body(body, SqlBody)
+        at_once = None if engine is None else engine.execute_at_once(parsed.sql, parsed.params)
+        if at_once is not None:
+            return FastResponse(encode_result(at_once))
         with broker.answers.answer(skips_corrupt=parsed.corrupt_batches == "skip").until_sent() as answer:
             found = await run_statements(parsed, broker, engine or NoSqlExecutor(), receive, answer)
             return FastResponse(found, held=answer)

@@ -95,7 +95,7 @@ class GroupEndpoints(Controller):
     ) -> OffsetPage:
         """List the committed offsets and the lag of a group by topic and partition."""
         broker.groups.describe(group_id)
-        wanted = broker.topics.get(topic).topic.name if topic else None
+        wanted = broker.topics.readable(topic).topic.name if topic else None
         lags = sorted((lag for lag in broker.offsets.lag(group_id) if wanted in (None, lag.topic)), key=_sort_key)
         chosen, last = page(lags, _sort_key, after, limit)
         return OffsetPage([OffsetView(*lag) for lag in chosen], last)
@@ -105,7 +105,7 @@ class GroupEndpoints(Controller):
         """Reset the offsets of a group without members, forwards or backwards."""
         parsed = read_body(body, ResetOffsetsBody)
         placed = await broker.consumers.reset(group_id, parsed.topic, parsed.partition_id, to_start(parsed.start))
-        return ResetOffsetsResponse(broker.topics.get(parsed.topic).topic.name, [PartitionReset(*each) for each in placed])
+        return ResetOffsetsResponse(broker.topics.readable(parsed.topic).topic.name, [PartitionReset(*each) for each in placed])
 
 
 def _sort_key(lag: Lag) -> str:

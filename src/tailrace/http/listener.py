@@ -9,6 +9,7 @@ from typing import Any
 import uvicorn
 
 from tailrace.http.connection import connection_class
+from tailrace.http.fast_requests import FastRequests
 from tailrace.model.limits import KIB, Limits
 
 _IDLE_SECONDS = 60
@@ -17,10 +18,12 @@ _MESSAGE_BYTES = 4 * KIB
 
 
 class HttpListener:
-    def __init__(self, app: Any, bound: socket, limits: Limits, stop_seconds: int) -> None:
+    def __init__(
+        self, app: Any, bound: socket, limits: Limits, stop_seconds: int, fast_requests: FastRequests | None = None
+    ) -> None:
         config = uvicorn.Config(
             app,
-            http=connection_class(limits),
+            http=connection_class(limits, fast_requests),
             ws="none",  # `HttpConnection` loads it with the first WebSocket
             ws_max_size=_MESSAGE_BYTES,
             ws_ping_interval=limits.subscriber_silence_seconds,

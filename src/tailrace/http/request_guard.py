@@ -31,6 +31,8 @@ class RequestGuard:
 
     def __init__(self, on_loopback: bool) -> None:
         self._on_loopback = on_loopback
+        self.good_host: bytes | None = None
+        """The last Host header that was accepted. Almost all requests have the same."""
 
     def check(self, scope: Mapping[str, Any], content_type: str) -> None:
         """Check a request to an endpoint whose bodies have this content type."""
@@ -45,7 +47,10 @@ class RequestGuard:
             raise RequestRefusedError(403, f"a page of {origin!r} may not open a WebSocket to this server")
 
     def _check_host(self, scope: Mapping[str, Any]) -> None:
-        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        given = [value for name, value in scope["headers"] if name == b"host"]
+        if len(given) == 1 and given[0] == self.good_host:
+            return
+        hosts = [value.decode("latin-1") for value in given]
         if len(hosts) > 1 or (not hosts and scope["http_version"] != "1.0"):
             raise RequestRefusedError(400, f"the request has {len(hosts)} Host headers; send exactly one")
         host = hosts[0] if hosts else ""
@@ -59,6 +64,7 @@ class RequestGuard:
                 f"this server listens on the loopback interface only and does not answer to {host!r}; use localhost, or bind it"
                 " to another address",
             )
+        self.good_host = given[0] if given else None
 
 
 def _check_type(scope: Mapping[str, Any], expected: str) -> None:

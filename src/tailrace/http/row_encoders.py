@@ -7,6 +7,7 @@ null is an empty field and an empty text is `""`, so that the two differ.
 import importlib
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -37,6 +38,8 @@ _ARROW_TYPES = {
     "enum": "string",
     "interval": "string",
 }
+_PLAIN_SCALE = 6
+"""Python writes a number with more digits after the point with an exponent, if it is small."""
 _MAX_DECIMAL_DIGITS = 38
 """The precision of `decimal128`, which every Arrow reader supports. Larger and unbounded decimals are text."""
 
@@ -53,12 +56,12 @@ def encoder_for(accept: str) -> ResultEncoder | None:
 
 
 def json_rows(columns: Sequence[ResultColumn], rows: ResultRows) -> list[list[Any]]:
-    """Return rows of values that msgspec encodes as documented: timestamps become text."""
+    """Return rows of values that msgspec encodes as documented: timestamps and numbers with an exponent become text."""
     found = [list(row) for row in rows]
     for place, column in enumerate(columns):
-        if _holds_timestamps(column.type):
+        if _is_written_here(column.type):
             for row in found:
-                row[place] = _with_text_timestamps(row[place])
+                row[place] = _written(row[place])
     return found
 
 
@@ -168,14 +171,19 @@ class _ArrowSink:
         return taken
 
 
-def _holds_timestamps(kind: ColumnType) -> bool:
-    return kind.kind == "timestamp" or (kind.element is not None and _holds_timestamps(kind.element))
+def _is_written_here(kind: ColumnType) -> bool:
+    """Return whether msgspec would write values of a type in another form: small decimals with an exponent."""
+    if kind.kind == "decimal":
+        return kind.scale is None or not 0 <= kind.scale <= _PLAIN_SCALE
+    return kind.kind == "timestamp" or (kind.element is not None and _is_written_here(kind.element))
 
 
-def _with_text_timestamps(value: Any) -> Any:
+def _written(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return [_with_text_timestamps(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return [_written(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _arrow_type(kind: ColumnType) -> Any:
@@ -205,7 +213,7 @@ def _writer(kind: ColumnType) -> Callable[[Any], Any]:
         inner = _writer(kind.element)
         return lambda items: None if items is None else [inner(item) for item in items]
     if _is_text(kind):
-        return lambda value: None if value is None else str(value)
+        return lambda value: None if value is None else _written(value) if kind.kind == "decimal" else str(value)
     return lambda value: value
 
 

@@ -27,6 +27,7 @@ class SqlExecutor(Protocol):
     """What HTTP needs of `sql.engine`."""
 
     async def execute(self, text: str, params: SqlParameters = (), answer: ReadAnswer | None = None) -> list[Result]: ...
+    def execute_at_once(self, text: str, params: SqlParameters) -> Result | None: ...
     async def stream(self, text: str, params: SqlParameters, encoder: ResultEncoder, answer: ReadAnswer) -> ResultStream: ...
     async def copy_rows(self, table: str, data: bytes, *, skip: bool) -> "CopiedRows": ...
 
@@ -36,6 +37,9 @@ class NoSqlExecutor:
 
     async def execute(self, text: str, params: SqlParameters = (), answer: ReadAnswer | None = None) -> list[Result]:
         raise InvalidRequestError("this server does not run SQL")
+
+    def execute_at_once(self, text: str, params: SqlParameters) -> Result | None:
+        return None
 
     async def stream(self, text: str, params: SqlParameters, encoder: ResultEncoder, answer: ReadAnswer) -> ResultStream:
         raise InvalidRequestError("this server does not run SQL")
@@ -55,11 +59,12 @@ async def run_statements(
 
 def _encoded(results: Sequence[Result], answer: ReadAnswer) -> bytes:
     corrupt = [CorruptRange(*batch) for batch in answer.corrupt]
-    encoded = [_answer(result, corrupt) for result in results]
+    encoded = [encode_result(result, corrupt) for result in results]
     return encoded[0] if len(encoded) == 1 else b'{"results":[' + b",".join(encoded) + b"]}"
 
 
-def _answer(result: Result, corrupt: list[CorruptRange]) -> bytes:
+def encode_result(result: Result, corrupt: Sequence[CorruptRange] = ()) -> bytes:
+    """Return the response for one statement."""
     return msgspec.json.encode(
         SqlResponse(
             [SqlColumn(column.name, str(column.type)) for column in result.columns],
@@ -68,6 +73,6 @@ def _answer(result: Result, corrupt: list[CorruptRange]) -> bytes:
             result.affected,
             result.cursor,
             result.truncated,
-            corrupt,
+            list(corrupt),
         )
     )

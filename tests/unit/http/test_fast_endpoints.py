@@ -82,6 +82,9 @@ class EchoingEngine:
         stream.end()
         return stream
 
+    def execute_at_once(self, text: str, params: Any) -> Result | None:
+        return Result([ResultColumn("said", ColumnType("text"))], [(text,)], "SELECT 1") if text == "at once" else None
+
     async def copy_rows(self, table: str, data: bytes, *, skip: bool) -> Any:
         raise NotImplementedError
 
@@ -90,6 +93,7 @@ class EchoingEngine:
     ("body", "headers", "status"),
     [
         (b'{"sql": "SELECT ?", "params": [1]}', JSON, 200),
+        (b'{"sql": "at once"}', JSON, 200),
         (b'{"sql": "SELECT 1"}', {**JSON, "accept": "application/json"}, 200),
         (b'{"sql": "SELECT 1"}', {**JSON, "accept": "text/csv"}, 200),
         (b'{"sql": "fail"}', JSON, 400),
