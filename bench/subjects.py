@@ -16,7 +16,7 @@ from bench.peers.kafka import KafkaPeer, NotObtainable, connector_jars, kafka_ja
 from bench.peers.servers import MakePeer, TailracePeer
 from bench.postgres import comparison as postgres
 from bench.results import ScaleName
-from bench.spark import memory, routing, topics
+from bench.spark import memory, realtime, routing, topics
 from bench.store import append, fetch, lagging_reader, opening, tiny_appends
 from bench.workspace import Workspace
 from tailrace.pipeline.errors import PipelineError
@@ -69,6 +69,11 @@ def _beside_connector(workspace: Workspace, cache: Path) -> Section:
     return topics.run(workspace, partial(KafkaPeer, kafka_jars(cache)), connector_jars(cache))
 
 
+def _in_real_time(workspace: Workspace, cache: Path) -> Section:
+    _require_spark()
+    return realtime.run(workspace, connector_jars(cache))
+
+
 def _require_spark() -> None:
     try:
         check_spark()
@@ -98,6 +103,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "nats": Subject(_alone(nats.run_relaxed), 20, 65),
     "nats-synced": Subject(_alone(nats.run_synced), 20, 65),
     "pipeline": Subject(_on_spark(routing.run), 120, 220),
+    "pipeline-realtime": Subject(_in_real_time, 80, 100),
     "pipeline-topics": Subject(_beside_connector, 130, 220),
     "pipeline-memory": Subject(_on_spark(memory.run), 60, 420, is_extra=True),
     "growth-topics": Subject(_alone(topics_and_groups.run_topics), 25, 45),

@@ -11,6 +11,7 @@ from bench.figures import Bar, Figure, Section, alternate
 from bench.http.rates import percentile
 from bench.http.server import HttpServer, load_batches, serving
 from bench.peers.postgres import postgres_connection, version_of
+from bench.peers.void_http import void_http
 from bench.workspace import Workspace, settle_disk
 from tailrace.api.sql import SqlResponse
 from tailrace.client._sync.transport import Transport
@@ -35,6 +36,8 @@ _LEAST_TOPIC = 1
 _MOST_SMALL_MS = 2
 _SMALL_ROWS = 1_000
 _SMALL_ANSWER = 10
+_POINT = "SELECT id, k FROM bench.facts WHERE id = ?"
+_SINGLE = "INSERT INTO bench.inserted (id, k, x, body) VALUES (?, ?, ?, ?)"
 _GROUP_TABLE = "SELECT k, sum(x) FROM bench.facts GROUP BY k ORDER BY k"
 _PROBE = "SELECT count(*) FROM bench.facts WHERE x = -1"
 """A scan of the table, which SQLite needs long for and a columnar copy not."""
@@ -69,8 +72,11 @@ def run(workspace: Workspace) -> Section:
                 "theirs": _theirs(connection, expected, scale.table_rows, scale.topic_records),
             }
             workspace.say("SELECT by key, INSERT of one row and of a thousand, beside PostgreSQL")
-            point = alternate({name: side.point for name, side in sides.items()}, scale.points, scale.rounds)
-            single = alternate({name: side.single for name, side in sides.items()}, scale.single_rows, scale.rounds)
+            with void_http(folder) as void, void_http(folder, is_synced=True) as synced_void:
+                points = {name: side.point for name, side in sides.items()} | {"alone": _alone(void, _POINT, [1])}
+                point = alternate(points, scale.points, scale.rounds)
+                singles = {name: side.single for name, side in sides.items()} | {"alone": _alone(synced_void, _SINGLE, _row(1))}
+                single = alternate(singles, scale.single_rows, scale.rounds)
             many = alternate({name: side.many for name, side in sides.items()}, scale.many_rows // _MANY, scale.rounds)
             workspace.say("a small SELECT that is not by key")
             small = alternate({"ours": lambda work: _small(ask, work)}, scale.points, scale.rounds)["ours"]
@@ -90,10 +96,19 @@ def run(workspace: Workspace) -> Section:
         " are on the same disk and sync what they acknowledge. One client sends one statement at a time. An INSERT at Tailrace"
         f" writes a change event too. The same {scale.table_rows:,} rows of two integers and a text are grouped into {_GROUPS}"
         f" groups in both. The topic has {_PARTITIONS} partitions and values of about 100 B of JSON; PostgreSQL has the same"
-        " values as `jsonb` in a table. Answers are compared with each other, and afterwards the rows are counted.",
+        " values as `jsonb` in a table. The client alone is the SDK at a server that answers every request with one row; for"
+        " INSERTs that server syncs 300 B first. Answers are compared with each other, and afterwards the rows are counted.",
         figures=[
             *(
-                Figure(name=name, ours=found["ours"], unit=unit, peer=peer, peers=found["theirs"], bar=Bar("at least", least))
+                Figure(
+                    name=name,
+                    ours=found["ours"],
+                    unit=unit,
+                    peer=peer,
+                    peers=found["theirs"],
+                    bar=Bar("at least", least),
+                    alone=found.get("alone"),
+                )
                 for name, found, unit, least in named
             ),
             Figure(
@@ -194,14 +209,13 @@ def _ours(ask: Ask, expected: _Expected, rows: int, records: int) -> _Side:
     ids = count()
 
     def point(work: int) -> float:
-        return _rate(work, lambda n: _check(ask("SELECT id, k FROM bench.facts WHERE id = ?", n * _KEYS % rows), 1))
+        return _rate(work, lambda n: _check(ask(_POINT, n * _KEYS % rows), 1))
 
     def single(work: int) -> float:
-        return _rate(work, lambda _: ask("INSERT INTO bench.inserted (id, k, x, body) VALUES (?, ?, ?, ?)", *_row(next(ids))))
+        return _rate(work, lambda _: ask(_SINGLE, *_row(next(ids))))
 
     def many(work: int) -> float:
-        text = "INSERT INTO bench.inserted (id, k, x, body) VALUES (?, ?, ?, ?)"
-        return _MANY * _rate(work, lambda _: ask(text, *([*_row(next(ids))] for _ in range(_MANY))))
+        return _MANY * _rate(work, lambda _: ask(_SINGLE, *([*_row(next(ids))] for _ in range(_MANY))))
 
     def table(work: int) -> float:
         return rows * _rate(work, lambda _: _equal([(int(k), int(x)) for k, x in ask(_GROUP_TABLE)], expected.table))
@@ -210,6 +224,21 @@ def _ours(ask: Ask, expected: _Expected, rows: int, records: int) -> _Side:
         return records * _rate(work, lambda _: _equal([(str(k), int(x)) for k, x in ask(_GROUP_TOPIC)], expected.topic))
 
     return _Side(point, single, many, table, topic)
+
+
+def _alone(url: str, text: str, params: Sequence[object]) -> Callable[[int], float]:
+    """Return how many statements a second the SDK sends to a server that does nothing."""
+
+    def run(work: int) -> float:
+        transport = Transport(url)
+        try:
+            return _rate(
+                work, lambda _: _check(transport.ask("/api/sql", {"sql": text, "params": params}, SqlResponse).rows, 1)
+            )
+        finally:
+            transport.close()
+
+    return run
 
 
 def _theirs(connection: Any, expected: _Expected, rows: int, records: int) -> _Side:

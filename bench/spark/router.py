@@ -98,8 +98,18 @@ class Routed(NamedTuple):
 
 
 class RouterProcess:
-    def __init__(self, server: HttpServer, batch_rows: int, said: Path) -> None:
-        command = [sys.executable, "-m", "tailrace", "pipeline", "--server", server.url, "--batch-rows", str(batch_rows)]
+    def __init__(self, server: HttpServer, batch_rows: int, said: Path, *flags: str) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "tailrace",
+            "pipeline",
+            "--server",
+            server.url,
+            "--batch-rows",
+            str(batch_rows),
+            *flags,
+        ]
         with said.open("ab") as out:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
 
