@@ -42,7 +42,7 @@ POSTGRES_TYPES = {
 _NUMBERS = ("smallint", "integer", "bigint", "decimal", "double", "real")
 
 _NOT_SUPPORTED = "0A"
-"""The class of a refusal, which may come before the error that PostgreSQL finds."""
+"""The class of every refusal, which may come before the error that PostgreSQL finds."""
 
 Aspect = Literal["value", "type", "name", "order", "scale", "answered", "crash", "sqlstate"]
 Outcome = Literal["equal", "refused", "both fail", "DIFFERENT"]
@@ -86,6 +86,8 @@ def judged(expected: Answer | Failure, found: Answer | Failure, *, ordered: bool
         if found.is_crash:
             return Verdict("DIFFERENT", ("crash",), shown(expected), shown(found))
         if isinstance(expected, Answer):
+            if found.sqlstate and not found.sqlstate.startswith(_NOT_SUPPORTED):
+                return Verdict("DIFFERENT", ("sqlstate",), shown(expected), shown(found))
             return Verdict("refused", (), shown(expected), shown(found))
         has_other_class = (
             found.sqlstate and expected.sqlstate and found.sqlstate[:2] not in (expected.sqlstate[:2], _NOT_SUPPORTED)

@@ -15,7 +15,7 @@ import pgparse
 
 from tailrace.sql.analysis.errors import AnalysisError
 from tailrace.sql.analysis.expressions import ExpressionAnalyzer
-from tailrace.sql.analysis.interval_texts import Interval, interval_text
+from tailrace.sql.analysis.interval_texts import Interval, interval_text, read_interval
 from tailrace.sql.analysis.queries import QueryAnalyzer
 from tailrace.sql.analysis.relations import RelationColumn
 from tailrace.sql.analysis.scope import Scope, ScopeColumn, ScopeRelation
@@ -89,6 +89,8 @@ def _value(value: Any, sql_type: SqlType) -> Any:
             return datetime.fromisoformat(value).replace(tzinfo=UTC)
         case "uuid":
             return UUID(value)
+        case "interval":
+            return read_interval(value)
     return value
 
 

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import reduce
 from typing import Literal, NamedTuple
 
-from tests.differential.answers import Verdict
+from tests.differential.answers import Verdict, worst
 from tests.differential.contexts import ExpectedExpression, TailraceContexts, expected_expression, running_contexts
 from tests.differential.corpus import Case
 from tests.differential.postgres import Postgres
@@ -25,7 +26,7 @@ def judge(cases: Sequence[Case], postgres: Postgres, contexts: Sequence[Context]
 
 async def _judge(cases: Sequence[Case], postgres: Postgres, contexts: Sequence[Context]) -> list[Judgement]:
     found: list[Judgement] = []
-    expressions: list[tuple[Case, ExpectedExpression]] = []
+    in_routes: list[tuple[Case, str, ExpectedExpression]] = []
     async with running_contexts(postgres) as tailrace:
         for case in cases:
             if case.kind == "query":
@@ -34,25 +35,33 @@ async def _judge(cases: Sequence[Case], postgres: Postgres, contexts: Sequence[C
                         verdict = await tailrace.query(case, touches_topic=context == "topic")
                         found.append(Judgement(case, context, verdict))
                 continue
-            expected = expected_expression(postgres, case.text)
-            expressions.append((case, expected))
-            found += await _judge_expression(case, expected, tailrace, contexts)
+            asked = _asked(case.text, postgres)
+            in_routes += [(case, text, expected) for text, expected in asked]
+            for context in contexts:
+                if context != "route":
+                    verdicts = [await _verdict(context, text, expected, tailrace) for text, expected in asked]
+                    found.append(Judgement(case, context, reduce(worst, verdicts)))
         if "route" in contexts:
             from tests.differential.route_context import judge_in_routes
 
-            verdicts = await judge_in_routes(tailrace.client, [(case.text, expected) for case, expected in expressions])
-            found += [Judgement(case, "route", verdict) for (case, _), verdict in zip(expressions, verdicts, strict=True)]
+            judged = await judge_in_routes(tailrace.client, [(text, expected) for _, text, expected in in_routes])
+            by_case: dict[Case, Verdict] = {}
+            for (case, _, _), verdict in zip(in_routes, judged, strict=True):
+                by_case[case] = worst(by_case.get(case, verdict), verdict)
+            found += [Judgement(case, "route", verdict) for case, verdict in by_case.items()]
     return found
 
 
-async def _judge_expression(
-    case: Case, expected: ExpectedExpression, tailrace: TailraceContexts, contexts: Sequence[Context]
-) -> list[Judgement]:
-    found: list[Judgement] = []
-    if "tables" in contexts:
-        found.append(Judgement(case, "tables", await tailrace.selected(case.text, expected, touches_topic=False)))
-    if "topic" in contexts:
-        found.append(Judgement(case, "topic", await tailrace.selected(case.text, expected, touches_topic=True)))
-    if "update" in contexts:
-        found.append(Judgement(case, "update", await tailrace.updated(case.text, expected)))
-    return found
+def _asked(text: str, postgres: Postgres) -> list[tuple[str, ExpectedExpression]]:
+    """Return the expression; if it is JSON, also its text, because an answer has one null for those of SQL and of JSON."""
+    expected = expected_expression(postgres, text)
+    if expected.type_name != "json":
+        return [(text, expected)]
+    as_text = f"({text})::text"
+    return [(text, expected), (as_text, expected_expression(postgres, as_text))]
+
+
+async def _verdict(context: Context, text: str, expected: ExpectedExpression, tailrace: TailraceContexts) -> Verdict:
+    if context == "update":
+        return await tailrace.updated(text, expected)
+    return await tailrace.selected(text, expected, touches_topic=context == "topic")

@@ -7,12 +7,11 @@ hand-written ones that are refused, by subject.
 import argparse
 import logging
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tests.differential.corpus import Case, written_cases
-from tests.differential.differences import deliberate_differences, known_differences, new_differences, record
+from tests.differential.differences import deliberate_differences
 from tests.differential.generated import generated_cases
 from tests.differential.judge import CONTEXTS, Judgement, judge
 from tests.differential.postgres import running_postgres
@@ -169,14 +168,6 @@ def _by_answer(judgements: Sequence[Judgement]) -> dict[tuple[str, str], list[st
     return found
 
 
-def _news(judgements: Sequence[Judgement]) -> str:
-    """Return how the differences compare with those that are listed."""
-    different = {(case.text, context) for case, context, verdict in judgements if verdict.outcome == "DIFFERENT"}
-    asked = {(case.text, context) for case, context, _ in judgements}
-    known = {(text, context) for text, contexts in known_differences().items() for context in contexts}
-    return f"{len(list(new_differences(judgements))):,} differences are new, {len((known & asked) - different):,} are gone"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compares Tailrace's SQL with PostgreSQL's.")
     parser.add_argument("--context", choices=CONTEXTS, action="append", help="only these contexts")
@@ -184,10 +175,7 @@ def main() -> None:
     parser.add_argument("--written", action="store_true", help="only the cases that are written by hand")
     parser.add_argument("--brief", action="store_true", help="one line for each case that is written by hand")
     parser.add_argument("--failing", action="store_true", help="also list the cases that both refuse")
-    parser.add_argument("--record", action="store_true", help="write the list of known differences, of all cases and contexts")
     options = parser.parse_args()
-    if options.record and (options.context or options.subject or options.written):
-        parser.error("--record needs all cases in all contexts")
     logging.disable(logging.CRITICAL)
     cases = written_cases() if options.written else [*written_cases(), *generated_cases()]
     if options.subject:
@@ -199,9 +187,6 @@ def main() -> None:
     if options.failing:
         for line in _details("both fail", judgements):
             print(line)
-    print(_news(judgements), file=sys.stderr)
-    if options.record:
-        print(f"{record(judgements):,} cases are listed as known differences", file=sys.stderr)
 
 
 if __name__ == "__main__":

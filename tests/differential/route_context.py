@@ -107,7 +107,9 @@ def _compiled(expression: str, table: Table) -> RouteExpression | Failure:
         assert value is not None
         compile_for_spark(checked, table, DEFAULT_LIMITS)
     except TailraceError as error:
-        return Failure(getattr(error, "sqlstate", None), f"{type(error).__name__}: {error}")
+        sqlstate = getattr(error, "sqlstate", None) or ""
+        # A route is refused when it is made for a constant that fails on some rows only.
+        return Failure(None if sqlstate.startswith("22") else sqlstate, f"{type(error).__name__}: {error}")
     except Exception as error:  # noqa: BLE001  an exception that is no refusal is a difference
         return Failure(None, f"{type(error).__name__}: {error}", is_crash=True)
     columns = {column.name: column.type for column in table.columns}

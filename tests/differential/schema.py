@@ -48,6 +48,17 @@ _VALUES: dict[str, tuple[str, Sequence[str]]] = {
     "x": ("double", ("0.0", "1.5", "-2.5", "0.1", "1e308", "-1e308", "2.5", "9007199254740992", "5e-324", "NULL", "0.5")),
     "amount": ("decimal(10, 2)", ("0.00", "1.50", "-0.01", "99999999.99", "-2.50", "10.00", "NULL", "2.45")),
     "rate": ("decimal(20, 6)", ("0.000001", "'-12345678901234.123456'", "0.100000", "3.000000", "NULL")),
+    "free": (
+        "decimal",
+        ("0", "1.50", "'-98765432109876543210987654321098765432.25'", "'NaN'", "1e-12", "'Infinity'", "NULL", "1.5", "-0.000"),
+    ),
+    "span": (
+        "interval",
+        _quoted(
+            "1 day", "24:00", "1 mon", "30 days", "1 year 2 mons 3 days 04:05:06.789", "-1 mons +2 days -03:00:00", None, "0",
+            "00:00:00.000001", "1 year", "90 minutes",
+        ),
+    ),
     "flag": ("boolean", ("true", "false", "NULL", "true")),
     "t": (
         "text",
@@ -104,12 +115,13 @@ RESULT_TYPES = {
     "integer": "integer",
     "bigint": "bigint",
     "double": "double",
-    "decimal": "decimal(30, 10)",
+    "decimal": "decimal",
     "text": "text",
     "bytes": "bytes",
     "date": "date",
     "timestamp": "timestamp",
     "uuid": "uuid",
+    "interval": "interval",
     "json": "json",
     "text[]": "text[]",
     "integer[]": "integer[]",

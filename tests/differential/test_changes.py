@@ -34,6 +34,16 @@ TYPES = (
 )
 """Two tables and their rows."""
 LOOK = "SELECT * FROM t ORDER BY id"
+JSON_NULLS = (
+    "UPDATE u SET j = 'null'",
+    """UPDATE u SET j = '{"a": null}'::jsonb -> 'a' WHERE k < 3""",
+    "UPDATE u SET j = to_jsonb(w) WHERE k = 3",
+    "UPDATE u SET j = (SELECT jsonb 'null')",
+    "INSERT INTO u (k, j) VALUES (9, 'null'), (10, NULL), (11, '[null]')",
+    "INSERT INTO u (k, j) SELECT k + 10, 'null'::jsonb FROM u",
+    "INSERT INTO u (k, j) VALUES (1, 'true') ON CONFLICT (k) DO UPDATE SET j = 'null'",
+)
+LOOK_AT_JSON = "SELECT k, j IS NULL AS n, j::text AS t, jsonb_typeof(j) AS o, coalesce(j, '1')::text AS c FROM {} ORDER BY k"
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +92,23 @@ async def test_a_write_changes_the_rows_that_it_changes_in_postgresql(
             if isinstance(found, Answer):
                 await sql.run(reset)
     assert not differences, "\n".join(["", *differences])
+
+
+@on_loop
+async def test_the_null_of_json_in_a_column_is_the_null_of_sql(postgres: Postgres) -> None:
+    """This is meant to differ, so the judge is a PostgreSQL that reads the column through `nullif`."""
+    given(postgres, QUERIES)
+    as_stored = LOOK_AT_JSON.format("(SELECT k, nullif(j, 'null') AS j FROM u) AS u")
+    async with tailrace(QUERIES) as sql:
+        for text in JSON_NULLS:
+            _, plain = postgres.run_and_look(text, LOOK_AT_JSON.format("u"))
+            _, expected = postgres.run_and_look(text, as_stored)
+            await sql.run(text)
+            found = await answer(sql, LOOK_AT_JSON.format("u"))
+            assert str(judged(expected, found, ordered=True, names=True)) == "equal", text
+            has_null = isinstance(plain, Answer) and any(row[3] == "null" for row in plain.rows)
+            assert str(judged(plain, found, ordered=True, names=True)) == ("DIFFERENT (value)" if has_null else "equal"), text
+            await sql.run("; ".join(["BEGIN", "TRUNCATE u", QUERIES[3], "COMMIT"]))
 
 
 @on_loop

@@ -1,4 +1,4 @@
-"""Tailrace's SQL means what PostgreSQL's means, besides the differences that are listed.
+"""Tailrace's SQL means what PostgreSQL's means, besides the differences that are meant.
 
 The short form asks a part of the cases; `pytest tests/differential --whole` asks all of them, in routes too.
 """
@@ -12,15 +12,15 @@ import pytest
 from tests.differential.answers import Answer, AnswerColumn, Failure, judged
 from tests.differential.contexts import touching_topic
 from tests.differential.corpus import Case, written_cases
-from tests.differential.differences import deliberate_differences, known_differences, new_differences
+from tests.differential.differences import deliberate_differences, unmeant_differences
 from tests.differential.generated import generated_cases
 from tests.differential.judge import CONTEXTS, Context, judge
 from tests.differential.postgres import Postgres, running_postgres
 from tests.differential.report import answered_share
 
-SHORT_STEP = 10
+SHORT_STEP = 5
 """Of so many cases the short form asks one."""
-ANSWERED: dict[Context, float] = {"tables": 0.43, "topic": 0.62, "update": 0.36, "route": 0.95}
+ANSWERED: dict[Context, float] = {"tables": 0.98, "topic": 0.98, "update": 0.98, "route": 0.96}
 """The share of the hand-written cases that must be answered as PostgreSQL answers them. It may only rise."""
 SHORT_CONTEXTS: Sequence[Context] = ("tables", "topic", "update")
 
@@ -37,12 +37,12 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
 
 
-def test_no_case_differs_that_is_not_listed(postgres: Postgres, whole: bool) -> None:
+def test_no_case_differs_that_is_not_meant_to(postgres: Postgres, whole: bool) -> None:
     cases = all_cases()
     judgements = judge(cases, postgres) if whole else judge(cases[::SHORT_STEP], postgres, SHORT_CONTEXTS)
     found = [
         f"{context}: {case.text}: {verdict} {verdict.expected} | {verdict.found}"
-        for case, context, verdict in new_differences(judgements)
+        for case, context, verdict in unmeant_differences(judgements)
     ]
     assert not found, "\n".join(found)
     assert {judgement.context for judgement in judgements} == set(CONTEXTS if whole else SHORT_CONTEXTS)
@@ -69,7 +69,6 @@ def test_there_are_many_cases_and_each_is_asked_once() -> None:
 def test_differences_are_listed_for_cases_that_exist() -> None:
     texts = {case.text for case in all_cases()}
     assert deliberate_differences().keys() - texts == set()
-    assert known_differences().keys() - texts == set()
 
 
 def test_a_verdict_sees_values_types_names_order_and_scale() -> None:
@@ -81,6 +80,8 @@ def test_a_verdict_sees_values_types_names_order_and_scale() -> None:
     assert str(judged(expected, answer(("a", "integer"), 1, 3), ordered=True, names=True)) == "DIFFERENT (value)"
     assert str(judged(expected, answer(("a", "boolean"), True, 2), ordered=True, names=True)) == "DIFFERENT (type, value)"
     assert str(judged(expected, Failure(None, "no"), ordered=True, names=True)) == "refused"
+    assert str(judged(expected, Failure("0A000", "no"), ordered=True, names=True)) == "refused"
+    assert str(judged(expected, Failure("22012", "no"), ordered=True, names=True)) == "DIFFERENT (sqlstate)"
     assert str(judged(Failure("22012", "no"), expected, ordered=True, names=True)) == "DIFFERENT (answered)"
     assert str(judged(Failure("22012", "no"), Failure("22003", "no"), ordered=True, names=True)) == "both fail"
     assert str(judged(Failure("22012", "no"), Failure("42601", "no"), ordered=True, names=True)) == "DIFFERENT (sqlstate)"

@@ -19,6 +19,7 @@ from tailrace.model.ids import TableId, TopicId
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.table import Column, ColumnType, Table
 from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
+from tailrace.sql.analysis.interval_texts import Interval, interval_text
 from tailrace.sql.analysis.relations import RelationColumn
 from tailrace.sql.analysis.tree import AnalyzedQuery
 from tailrace.sql.analysis.types import SqlType
@@ -26,7 +27,7 @@ from tailrace.sql.analysis.writes import WriteAnalyzer
 from tailrace.sql.functions.float_texts import float4_text
 from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.change_recorder import ChangeRecorder
-from tailrace.sql.tables.decimals import register_decimals
+from tailrace.sql.tables.collations import register_collations
 from tailrace.sql.tables.defaults import TableDefaults
 from tailrace.sql.tables.identities import IdentityNumbers
 from tailrace.sql.tables.planned_writes import written_columns
@@ -49,7 +50,7 @@ class WritePlanRunner:
 
     def __init__(self, postgres: Postgres) -> None:
         self._connection = apsw.Connection(":memory:")
-        register_decimals(self._connection)
+        register_collations(self._connection)
         self.tables: dict[str, Table] = {}
         for number, described in enumerate(TABLES, 1):
             keys = tuple(described.key.split(", "))
@@ -115,7 +116,7 @@ class WritePlanRunner:
         table = self.tables[name]
         loads = [codec_of(column.type).load for column in table.columns]
         found = [
-            [None if cell is None else comparable(load(cell)) for cell, load in zip(row, loads, strict=True)]
+            [None if cell is None else _loaded(load(cell)) for cell, load in zip(row, loads, strict=True)]
             for row in self._connection.execute(rows_sql(table))
         ]
         return Answer([AnswerColumn(column.name, type_name(column.type)) for column in table.columns], found)
@@ -133,6 +134,10 @@ def _shown(value: Any, sql_type: SqlType) -> Any:
     if sql_type.name == "float4" and value is not None:
         return float(float4_text(value))
     return comparable(value)
+
+
+def _loaded(value: Any) -> Any:
+    return interval_text(value) if isinstance(value, Interval) else comparable(value)
 
 
 def _utc(value: Any, column_type: ColumnType) -> Any:
@@ -169,16 +174,14 @@ def judge_expression(runner: WritePlanRunner, postgres: Postgres, text: str) -> 
     ids = expected.answered_ids
     if isinstance(expected.whole, Answer) or not ids:
         return verdict
-    return worst(verdict, _judge_update(runner, postgres, text, expected, f" AND id IN ({', '.join(map(str, ids))})"))
+    return worst(verdict, _judge_update(runner, postgres, text, expected, f" WHERE id IN ({', '.join(map(str, ids))})"))
 
 
-def _judge_update(runner: WritePlanRunner, postgres: Postgres, text: str, expected: ExpectedExpression, more: str) -> Verdict:
+def _judge_update(runner: WritePlanRunner, postgres: Postgres, text: str, expected: ExpectedExpression, where: str) -> Verdict:
     kind = expected.type_name
     column = result_column(kind) if kind in RESULT_TYPES else None
     assigned = f"{column} = {text}" if column else "r_text = NULL"
-    # These rows have a null of JSON, which is stored as a null, because a change event can't tell them apart.
-    where = f"WHERE id NOT IN (3, 17){more}"
-    statement = f"UPDATE v SET {assigned} {where} RETURNING id, {column or 'r_text'}, {text} AS value"
+    statement = f"UPDATE v SET {assigned}{where} RETURNING id, {column or 'r_text'}, {text} AS value"
     return judged(postgres.run_and_undo(statement), runner.run(statement)[0], ordered=False, names=False)
 
 

@@ -33,7 +33,7 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.settings import BrokerSettings
 from tailrace.cli.commands import build_app
 from tailrace.cli.errors import ExitCode
-from tailrace.cli.settings import Configuration, ServerSection
+from tailrace.cli.settings import Configuration, PipelineSection, ServerSection
 from tailrace.http.app import create_app
 from tailrace.http.health import ServerStatus
 from tailrace.http.openapi import document
@@ -82,7 +82,12 @@ def test_every_setting_is_documented_with_its_default() -> None:
     documented = {name: cells[0] for name, cells in named_rows(REFERENCE / "configuration.md").items()}
     assert documented == {
         f"{section}.{field.name}": "none" if field.default is None else f"`{json.dumps(field.default)}`"
-        for section, shape in (("server", ServerSection), ("broker", BrokerSettings), ("kafka", KafkaSettings))
+        for section, shape in (
+            ("server", ServerSection),
+            ("pipeline", PipelineSection),
+            ("broker", BrokerSettings),
+            ("kafka", KafkaSettings),
+        )
         for field in msgspec.structs.fields(shape)
     }
 

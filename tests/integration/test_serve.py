@@ -60,7 +60,7 @@ def test_health_tells_version_durability_uptime_and_end_of_the_log(server: Serve
     health = answer.json()
     assert health.pop("uptime_seconds") > 0
     assert re.fullmatch(r"\d+\.\d+\.\d+", health.pop("version"))
-    assert health == {"status": "ok", "durability": "fsync", "end_cursor": 3}
+    assert health == {"status": "ok", "durability": "fsync", "end_cursor": 3, "kafka": server.kafka}
 
 
 def test_nothing_listens_beyond_loopback(server: ServerProcess) -> None:

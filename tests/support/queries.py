@@ -38,6 +38,9 @@ class NoTables:
     async def read_rows(self, sql: str, values: Sequence[StoredValue], table: Table) -> StoredRows:
         raise UnsupportedSqlError("this test has no tables")
 
+    def read_one(self, sql: str, values: Sequence[StoredValue], table: Table) -> tuple[StoredValue, ...] | None:
+        raise UnsupportedSqlError("this test has no tables")
+
     async def read_few(self, work: Callable[[TableSnapshot], T], table: Table) -> T:
         raise UnsupportedSqlError("this test has no tables")
 

@@ -28,7 +28,7 @@ from tailrace.sql.statements import (
     TruncateStatement,
     Write,
 )
-from tailrace.sql.tables.decimals import register_decimals
+from tailrace.sql.tables.collations import register_collations
 from tailrace.sql.tables.jobs import TableStatement
 from tailrace.sql.tables.tables import Tables
 from tailrace.store.contract import Store
@@ -176,7 +176,7 @@ def as_older_version(path: Path) -> None:
     """Make the file what versions before checksums wrote."""
     new, old = apsw.Connection(str(path) + ".old", vfs="unix"), apsw.Connection(str(path))
     for connection in (new, old):
-        register_decimals(connection)
+        register_collations(connection)
     new.pragma("journal_mode", "wal")
     new.pragma("user_version", 1)
     for name, sql in old.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall():

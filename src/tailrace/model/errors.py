@@ -105,6 +105,14 @@ class UnknownTopicIdError(UnknownTopicError):
     kafka_code = 100
 
 
+class ReadOnlyTopicError(UnknownTopicError):
+    """The name is a pattern, which Kafka clients read as a topic. There is no such topic to write to or to change."""
+
+    kafka_code = 17
+    http_status = 400
+    retriable = False
+
+
 class UnknownPartitionError(UnknownTopicError):
     """The topic exists, but not the partition."""
 
@@ -250,12 +258,14 @@ class TransactionFencedError(TailraceError):
 class PipelineFencedError(TailraceError):
     """Another process runs this pipeline."""
 
+    kafka_code = 44
     http_status = 409
 
 
 class PipelineConflictError(TailraceError):
     """A step of a pipeline does not begin at the pipeline's mark. The pipeline starts again from its mark."""
 
+    kafka_code = 44
     http_status = 409
 
 

@@ -26,7 +26,6 @@ ColumnKind = Literal[
     "enum",
     "interval",
 ]
-"""An interval is a type of results; a table can't have columns of it."""
 
 
 class ColumnType(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -20,7 +20,7 @@ from tailrace.model.table import Column, ColumnKind, ColumnType
 from tailrace.sql.analysis.errors import OUT_OF_RANGE, AnalysisError
 from tailrace.sql.analysis.input_texts import read_text
 from tailrace.sql.analysis.types import of_column
-from tailrace.sql.tables.values import stored
+from tailrace.sql.tables.values import InvalidValueError, store_decimal, stored
 
 _INTEGERS: dict[ColumnKind, Any] = {"smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64()}
 _NUMBERS = frozenset((*_INTEGERS, "double"))
@@ -207,9 +207,11 @@ def _checked_double(value: Any, kind: ColumnType) -> Any:
 
 
 def _checked_decimal(value: Decimal, kind: ColumnType) -> Decimal:
-    before = (kind.precision or 0) - (kind.scale or 0)
-    if kind.precision is not None and value and round(value, kind.scale or 0).adjusted() >= before:
-        raise AnalysisError(OUT_OF_RANGE, f"numeric field overflow: precision {kind.precision}, scale {kind.scale or 0}")
+    try:
+        store_decimal(value, kind.precision, kind.scale)
+    except InvalidValueError as error:
+        digits = "" if kind.precision is None else f": precision {kind.precision}, scale {kind.scale or 0}"
+        raise AnalysisError(error.sqlstate, f"{error}{digits}") from None
     return value
 
 

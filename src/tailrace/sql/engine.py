@@ -40,7 +40,9 @@ from tailrace.sql.handlers.views import ViewHandler
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, assign_parameters, by_name
 from tailrace.sql.parse import bind, kind_of
 from tailrace.sql.results import Result, ResultEncoder, ResultStream
+from tailrace.sql.routes.check import route_evaluation
 from tailrace.sql.routes.statements import RouteHandler
+from tailrace.sql.schema_names import with_found_names
 from tailrace.sql.select.execution import tables_and_topics
 from tailrace.sql.select.queries import QueryRunner, with_present_tables
 from tailrace.sql.statement_cache import ParserProcess, StatementCache
@@ -71,6 +73,7 @@ from tailrace.sql.statements import (
     Query,
     RedriveStatement,
     RollbackStatement,
+    SetPipelineStatement,
     SetTopicStatement,
     ShowStatement,
     Statement,
@@ -99,6 +102,7 @@ class StatementEngine:
         self._broker = broker
         self._stats = broker.changes.stats
         self._limits = limits
+        broker.intake.evaluation_of = route_evaluation
         self._routes = RouteHandler(broker, tables, limits)
         queries = self._queries = QueryRunner(broker, tables, clock, limits)
         self._parser = ParserProcess(limits)
@@ -118,6 +122,7 @@ class StatementEngine:
             SetTopicStatement: topics.set,
             AddPartitionsStatement: topics.add_partitions,
             ClearTopicStatement: topics.clear,
+            SetPipelineStatement: self._set_pipeline,
             DropTopicStatement: topics.drop,
             AckStatement: self._consuming.ack,
             RedriveStatement: RedriveHandler(broker, queries, limits).redrive,
@@ -157,6 +162,23 @@ class StatementEngine:
             raise SqlError(
                 "the statement or one of its values is nested too deeply; split it into smaller statements"
             ) from error
+
+    def execute_at_once(self, text: str, params: Parameters) -> Result | None:
+        """Return the result of a text that was run before and selects one row by a unique key.
+
+        `None` means that `execute` has to be asked, which also raises the errors.
+        """
+        statements = self._statements.find(text)
+        if statements is None or len(statements) != 1 or not isinstance(statements[0], Query):
+            return None
+        try:
+            (values,) = assign_parameters(statements, params)
+            result = self._queries.run_at_once(statements[0], values)
+        except TailraceError:
+            return None
+        if result is not None:
+            self._stats.statements[kind_of(statements[0])] += 1
+        return result
 
     async def copy_rows(self, table: str, data: bytes, *, skip: bool) -> CopiedRows:
         """Call `CopyHandler.insert`."""
@@ -254,8 +276,8 @@ class StatementEngine:
             else:
                 insert = await asyncio.to_thread(fast_parse_insert, text, template)
             if insert is not None:
-                return [insert]
-        return await self._statements.parse(text)
+                return [with_found_names(insert, self._broker)]
+        return [with_found_names(one, self._broker) for one in await self._statements.parse(text)]
 
     async def _run(self, planned: "PlannedStatement", answer: ReadAnswer) -> Result:
         statement, params = planned.statement, planned.parameters
@@ -334,6 +356,10 @@ class StatementEngine:
     async def _drop_source(self, asked: DropSourceStatement) -> Result:
         await self._routes.drop(asked)
         return Result(status="DROP SOURCE")
+
+    async def _set_pipeline(self, asked: SetPipelineStatement) -> Result:
+        await self._broker.pipelines.set_latency(asked.name, asked.latency)
+        return Result(status="ALTER PIPELINE")
 
     def _is_topic(self, write: Write) -> bool:
         """Return whether the target is a topic and not a table. Raises `UnknownTableError` if it is neither."""

@@ -51,6 +51,13 @@ class LazySqlEngine:
         engine = await self._engine()
         return await engine.execute(text, params, answer)
 
+    def execute_at_once(self, text: str, params: Sequence[Any] | Mapping[str, Any]) -> "Result | None":
+        """Call `StatementEngine.execute_at_once`, if the engine is loaded."""
+        opening = self._opening
+        if self._closed or opening is None or not opening.done() or opening.exception() is not None:
+            return None
+        return opening.result().execute_at_once(text, params)
+
     async def stream(
         self, text: str, params: Sequence[Any] | Mapping[str, Any], encoder: "ResultEncoder", answer: ReadAnswer
     ) -> "ResultStream":

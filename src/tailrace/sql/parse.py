@@ -30,7 +30,7 @@ _STATEMENTS = (
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _QUERIES = ("select", "values", "table")
 _WRITES = ("insert", "update", "delete")
-_DEFINED = {"CREATE": ("TABLE", "INDEX", "TYPE"), "DROP": ("TABLE", "INDEX", "TYPE")}
+_DEFINED = {"CREATE": ("TABLE", "INDEX", "TYPE"), "ALTER": ("TABLE", "TYPE"), "DROP": ("TABLE", "INDEX", "TYPE")}
 """What PostgreSQL's parser reads of these statements."""
 
 
@@ -129,7 +129,8 @@ def _read(reader: TokenReader, text: str, source: str) -> Statement:
     if reader.sees("DROP"):
         return _by_object(reader, "DROP", {"TOPIC": topics.drop_topic, "VIEW": drop_view}, text)
     if reader.sees("ALTER"):
-        return _by_object(reader, "ALTER", {"TOPIC": partial(topics.alter_topic, source=source)}, text)
+        alter_topic = partial(topics.alter_topic, source=source)
+        return _by_object(reader, "ALTER", {"TOPIC": alter_topic, "PIPELINE": topics.alter_pipeline}, text)
     if reader.take("EXPLAIN"):
         if not reader.sees("ALTER TOPIC"):
             reader.fail("TOPIC ... ADD SOURCE, the only kind of ALTER that EXPLAIN supports")

@@ -27,6 +27,16 @@ class ResultColumn(NamedTuple):
     type: ColumnType
 
 
+class RowConflict(NamedTuple):
+    """A row that ON CONFLICT DO NOTHING did not insert."""
+
+    row: int
+    """Which of the rows of parameters it is, counted from 0."""
+    columns: Sequence[str]
+    """Those whose values are taken."""
+    reason: str
+
+
 class Result(NamedTuple):
     """The result of one statement.
 
@@ -44,6 +54,8 @@ class Result(NamedTuple):
     """The position in the log of the first record written."""
     truncated: bool = False
     """Whether rows are missing: more than `query_rows` allows, or more to consume than fits into one response."""
+    conflicts: Sequence[RowConflict] = ()
+    """The rows of parameters of an INSERT for which ON CONFLICT DO NOTHING has passed over a row."""
 
 
 ResultRows = Sequence[Sequence[object]]

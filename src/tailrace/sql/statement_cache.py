@@ -32,11 +32,17 @@ class StatementCache:
         self._process = process
         self._known: OrderedDict[str, Sequence[Statement]] = OrderedDict()
 
-    async def parse(self, text: str) -> Sequence[Statement]:
-        """Return the statements of a text. Callers of the same text share them."""
+    def find(self, text: str) -> Sequence[Statement] | None:
+        """Return the statements of a text that was parsed before."""
         known = self._known.get(text)
         if known is not None:
             self._known.move_to_end(text)
+        return known
+
+    async def parse(self, text: str) -> Sequence[Statement]:
+        """Return the statements of a text. Callers of the same text share them."""
+        known = self.find(text)
+        if known is not None:
             return known
         if len(text) <= _INLINE_CHARACTERS:
             statements: Sequence[Statement] = parse(text, self._limits)

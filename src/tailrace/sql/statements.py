@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 import msgspec
 
 from tailrace.model.fetch import StartAt
+from tailrace.model.pipeline import Latency
 from tailrace.model.route import Operation, PayloadMode
 from tailrace.model.table import Column, ColumnType, Table
 from tailrace.model.topic import NO_OPTIONS, TopicOptions
@@ -354,12 +355,23 @@ class DropSourceStatement(Statement, frozen=True, kw_only=True):
     table: str
 
 
+class SetPipelineStatement(Statement, frozen=True, kw_only=True):
+    """ALTER PIPELINE ... SET."""
+
+    name: str
+    latency: Latency
+
+
+ShownObjects = Literal["topics", "tables", "views", "routes", "groups", "pipelines"]
+
+
 class ShowStatement(Statement, frozen=True, kw_only=True):
-    what: Literal["topics", "tables", "views", "routes", "groups"]
+    what: ShownObjects
 
 
 class DescribeStatement(Statement, frozen=True, kw_only=True):
-    what: Literal["topic", "table", "view"]
+    what: Literal["topic", "table", "view"] | None
+    """`None` for whichever has the name."""
     name: str
 
 

@@ -13,6 +13,8 @@ Callers leave out the batches that a reader must not see: markers and aborted tr
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -56,8 +58,21 @@ HEAD_COLUMNS = frozenset(("partition", "offset", "cursor"))
 _CHUNK_BYTES = 8 * MIB
 
 
+class RecordSpans(NamedTuple):
+    """Where the keys or values of records are: the bytes of a chunk, the place of each, and its size, -1 for null."""
+
+    data: Uint8Array
+    places: Int64Array
+    sizes: Int64Array
+
+
 class RecordFields(Protocol):
     """The fields of the records of one chunk, as columns. `field` is `key` or `value`."""
+
+    @property
+    def spans(self) -> Mapping[str, RecordSpans]:
+        """The spans of each field. Empty if they were not looked for."""
+        ...
 
     def timestamps(self) -> pa.Array: ...
     def binary(self, field: str) -> pa.Array: ...
@@ -79,20 +94,37 @@ class BatchChunk(NamedTuple):
 ReadFields = Callable[[BatchChunk, Limits], RecordFields]
 
 
+class DerivedColumns(Protocol):
+    """Columns that are computed from the fields of records while these are decoded."""
+
+    @property
+    def schema(self) -> Sequence[tuple[str, pa.DataType]]: ...
+    def columns(self, fields: RecordFields, rows: int) -> Sequence[pa.Array]: ...
+
+
 def decode_to_arrow(
-    stored: Sequence[PlacedBatch], columns: Sequence[str], *, partition: int, limits: Limits, read_fields: ReadFields
+    stored: Sequence[PlacedBatch],
+    columns: Sequence[str],
+    *,
+    partition: int,
+    limits: Limits,
+    read_fields: ReadFields,
+    derived: DerivedColumns | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Decode all records of these batches, whose checksums were checked before, a few MiB at a time.
 
-    `read_fields` is `plain_fields`, or what `load_compiled_fields` returns.
+    `read_fields` is `plain_fields`, or what `load_compiled_fields` returns. The derived columns come after the others.
     """
-    with_bodies = not HEAD_COLUMNS.issuperset(columns)
-    schema = pa.schema([(name, RECORD_COLUMNS.get(name, pa.string())) for name in columns])
+    with_bodies = derived is not None or not HEAD_COLUMNS.issuperset(columns)
+    types = [(name, RECORD_COLUMNS.get(name, pa.string())) for name in columns]
+    schema = pa.schema(types if derived is None else [*types, *derived.schema])
 
     def decoded(chunk: BatchChunk) -> pa.RecordBatch:
         counts = np.array([head.records for head in chunk.heads], np.int64)
         fields = read_fields(chunk, limits) if with_bodies else None
         arrays = [_column(name, chunk, counts, partition, fields) for name in columns]
+        if derived is not None and fields is not None:
+            arrays += derived.columns(fields, int(counts.sum()))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     # `map` instead of a loop, whose variables would keep a decoded chunk in memory until the next one is decoded.
@@ -107,11 +139,15 @@ def decode_readable_to_arrow(
     limits: Limits,
     read_fields: ReadFields,
     on_corrupt: Callable[[BatchHeader, InvalidRequestError], None],
+    derived: DerivedColumns | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Decode as `decode_to_arrow` does. For a batch that can't be decoded `on_corrupt` is called; if it returns, the batch is
     left out.
     """
     rows = 0
+    decode = partial(
+        decode_to_arrow, columns=columns, partition=partition, limits=limits, read_fields=read_fields, derived=derived
+    )
 
     def counted(decoded: pa.RecordBatch) -> pa.RecordBatch:
         nonlocal rows
@@ -119,7 +155,7 @@ def decode_readable_to_arrow(
         return decoded
 
     try:
-        yield from map(counted, decode_to_arrow(stored, columns, partition=partition, limits=limits, read_fields=read_fields))
+        yield from map(counted, decode(stored))
     except InvalidRequestError:
         for each in stored:
             head = read_header(each.batch)
@@ -127,7 +163,7 @@ def decode_readable_to_arrow(
                 rows -= head.records
                 continue
             try:
-                (decoded,) = decode_to_arrow([each], columns, partition=partition, limits=limits, read_fields=read_fields)
+                (decoded,) = decode([each])
             except InvalidRequestError as error:
                 on_corrupt(head, error)
             else:
@@ -195,6 +231,8 @@ def plain_fields(chunk: BatchChunk, limits: Limits) -> "PlainRecordFields":
 
 
 class PlainRecordFields:
+    spans: Mapping[str, RecordSpans] = MappingProxyType({})
+
     def __init__(self, records: Sequence[Record]) -> None:
         self._records = records
 

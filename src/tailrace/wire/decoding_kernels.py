@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import boolean, int32, int64, types, uint8
 
-from tailrace.wire.kernel_compiler import READONLY_BYTES, WRITABLE_BYTES, compiled
+from tailrace.wire.kernel_compiler import BYTE_POINTER, READONLY_BYTES, WRITABLE_BYTES, compiled, pointer_to
 
 _LEAST_BODY = 6
 _BAD = -1
@@ -30,6 +30,7 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _bytes = READONLY_BYTES
 _out = WRITABLE_BYTES
 _longs = int64[::1]
+_pointer = BYTE_POINTER
 
 
 class DecodingKernels(NamedTuple):
@@ -53,7 +54,7 @@ def load_decoding_kernels() -> DecodingKernels:
     )
 
 
-@compiled(types.Tuple((int64, int64))(_bytes, int64, int64))
+@compiled(types.Tuple((int64, int64))(_pointer, int64, int64))
 def _varint(data, at, end):
     """Return the number and where it ends, or `_BAD` as the end if there is no number of 64 bits."""
     if at >= end:
@@ -74,7 +75,7 @@ def _varint(data, at, end):
     return ((number >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(number & 1), at
 
 
-@compiled(types.Tuple((int64, int64))(_bytes, int64, int64))
+@compiled(types.Tuple((int64, int64))(_pointer, int64, int64))
 def _field(data, at, end):
     """Return the length of a field and where it begins, or `_BAD` as the beginning if it does not fit."""
     length, at = _varint(data, at, end)
@@ -83,13 +84,12 @@ def _field(data, at, end):
     return length, at
 
 
-@compiled(boolean(_bytes, int64, int64))
+@compiled(boolean(_pointer, int64, int64))
 def _is_text(data, at, size):
     """Return whether the bytes are UTF-8."""
-    field = data[at : at + size]
     seen = uint8(0)
-    for place in range(len(field)):
-        seen |= field[place]
+    for place in range(size):
+        seen |= data[at + place]
     if seen < 0x80:
         return True
     end = at + size
@@ -139,16 +139,17 @@ def _scan(
 
     `starts` has one entry more than there are batches: where the last one ends.
     """
+    start = pointer_to(data)
     row = 0
     for batch in range(len(counts)):
         at = starts[batch]
         stop = starts[batch + 1]
         for index in range(counts[batch]):
-            size, at = _varint(data, at, stop)
+            size, at = _varint(start, at, stop)
             if at == _BAD or size < _LEAST_BODY or size > stop - at:
                 return batch
             end = at + size
-            delta, at = _varint(data, at + 1, end)
+            delta, at = _varint(start, at + 1, end)
             if at == _BAD:
                 return batch
             if has_append_time[batch]:
@@ -158,31 +159,31 @@ def _scan(
             time = base_times[batch] + delta
             if ((base_times[batch] ^ time) & (delta ^ time)) < 0:
                 return batch
-            number, at = _varint(data, at, end)
+            number, at = _varint(start, at, end)
             if at == _BAD or number != index:
                 return batch
-            length, at = _field(data, at, end)
+            length, at = _field(start, at, end)
             if at == _BAD:
                 return batch
             key_at[row] = at
             key_size[row] = length
             at += max(length, 0)
-            length, at = _field(data, at, end)
+            length, at = _field(start, at, end)
             if at == _BAD:
                 return batch
             value_at[row] = at
             value_size[row] = length
             at += max(length, 0)
-            headers, at = _varint(data, at, end)
+            headers, at = _varint(start, at, end)
             if at == _BAD or headers < 0 or headers > (end - at) // 2:
                 return batch
             headers_at[row] = at
             header_count[row] = headers
             for _ in range(headers):
-                length, at = _field(data, at, end)
-                if at == _BAD or length < 0 or not _is_text(data, at, length):
+                length, at = _field(start, at, end)
+                if at == _BAD or length < 0 or not _is_text(start, at, length):
                     return batch
-                length, at = _field(data, at + length, end)
+                length, at = _field(start, at + length, end)
                 if at == _BAD:
                     return batch
                 at += max(length, 0)
@@ -208,9 +209,10 @@ def _copy(data, places, sizes, ends, out):
 @compiled(boolean(_bytes, _longs, _longs, boolean[::1]))
 def _are_text(data, places, sizes, found):
     """Find which fields are UTF-8. Return whether all are."""
+    start = pointer_to(data)
     everything = True
     for row in range(len(places)):
-        found[row] = sizes[row] <= 0 or _is_text(data, places[row], sizes[row])
+        found[row] = sizes[row] <= 0 or _is_text(start, places[row], sizes[row])
         everything &= found[row]
     return everything
 
@@ -243,20 +245,21 @@ def _copy_text(data, places, sizes, text, ends, out):
 @compiled(types.void(_bytes, _longs, _longs, _bytes, _longs, _longs))
 def _find_header(data, headers_at, header_count, name, places, sizes):
     """Find the value of each record's first header of this name."""
+    start = pointer_to(data)
     end = len(data)
     for row in range(len(headers_at)):
         at = headers_at[row]
         places[row] = 0
         sizes[row] = -1
         for _ in range(header_count[row]):
-            length, at = _field(data, at, end)
+            length, at = _field(start, at, end)
             is_it = length == len(name)
             if is_it:
                 for place in range(length):
                     if data[at + place] != name[place]:
                         is_it = False
                         break
-            length, at = _field(data, at + length, end)
+            length, at = _field(start, at + length, end)
             if is_it:
                 places[row] = at
                 sizes[row] = length
@@ -267,15 +270,16 @@ def _find_header(data, headers_at, header_count, name, places, sizes):
 @compiled(types.void(_bytes, _longs, _longs, _longs, _longs, _longs, _longs))
 def _list_headers(data, headers_at, header_count, name_at, name_size, value_at, value_size):
     """Find the spans of all headers of all records, in order."""
+    start = pointer_to(data)
     end = len(data)
     header = 0
     for row in range(len(headers_at)):
         at = headers_at[row]
         for _ in range(header_count[row]):
-            length, at = _field(data, at, end)
+            length, at = _field(start, at, end)
             name_at[header] = at
             name_size[header] = length
-            length, at = _field(data, at + length, end)
+            length, at = _field(start, at + length, end)
             value_at[header] = at
             value_size[header] = length
             at += max(length, 0)
@@ -285,6 +289,7 @@ def _list_headers(data, headers_at, header_count, name_at, name_size, value_at, 
 @compiled(boolean(_bytes, _longs, _longs))
 def _repeat_names(data, headers_at, header_count):
     """Return whether a record has two headers of one name, or more headers than are compared."""
+    start = pointer_to(data)
     end = len(data)
     places = np.empty(_COMPARED_HEADERS, np.int64)
     sizes = np.empty(_COMPARED_HEADERS, np.int64)
@@ -293,7 +298,7 @@ def _repeat_names(data, headers_at, header_count):
             return True
         at = headers_at[row]
         for header in range(header_count[row]):
-            length, at = _field(data, at, end)
+            length, at = _field(start, at, end)
             for before in range(header):
                 if sizes[before] == length:
                     same = True
@@ -305,12 +310,12 @@ def _repeat_names(data, headers_at, header_count):
                         return True
             places[header] = at
             sizes[header] = length
-            length, at = _field(data, at + length, end)
+            length, at = _field(start, at + length, end)
             at += max(length, 0)
     return False
 
 
-@compiled(int64(_bytes, int64, int64))
+@compiled(int64(_pointer, int64, int64))
 def _json_size(data, at, size):
     """Return the size of a JSON string, with its quotes, that shows these bytes."""
     if not _is_text(data, at, size):
@@ -325,7 +330,7 @@ def _json_size(data, at, size):
     return total
 
 
-@compiled(int64(_bytes, int64, int64, _out, int64))
+@compiled(int64(_pointer, int64, int64, _pointer, int64))
 def _write_json_string(data, at, size, out, to):
     """Write a JSON string that shows these bytes. Return where the next byte goes."""
     out[to] = _QUOTE
@@ -368,21 +373,24 @@ def _write_json_string(data, at, size, out, to):
 @compiled(types.void(_bytes, _longs, _longs, _longs))
 def _json_sizes(data, headers_at, header_count, found):
     """Find the size of each record's headers as one JSON object."""
+    start = pointer_to(data)
     end = len(data)
     for row in range(len(headers_at)):
         at = headers_at[row]
         size = 2 + max(header_count[row] - 1, 0)
         for _ in range(header_count[row]):
-            length, at = _field(data, at, end)
-            size += _json_size(data, at, length) + 1
-            length, at = _field(data, at + length, end)
-            size += 4 if length < 0 else _json_size(data, at, length)
+            length, at = _field(start, at, end)
+            size += _json_size(start, at, length) + 1
+            length, at = _field(start, at + length, end)
+            size += 4 if length < 0 else _json_size(start, at, length)
             at += max(length, 0)
         found[row] = size
 
 
 @compiled(types.void(_bytes, _longs, _longs, int32[::1], _out))
 def _write_json(data, headers_at, header_count, ends, out):
+    start = pointer_to(data)
+    into = pointer_to(out)
     end = len(data)
     for row in range(len(headers_at)):
         at = headers_at[row]
@@ -393,11 +401,11 @@ def _write_json(data, headers_at, header_count, ends, out):
             if header:
                 out[to] = _COMMA
                 to += 1
-            length, at = _field(data, at, end)
-            to = _write_json_string(data, at, length, out, to)
+            length, at = _field(start, at, end)
+            to = _write_json_string(start, at, length, into, to)
             out[to] = _COLON
             to += 1
-            length, at = _field(data, at + length, end)
+            length, at = _field(start, at + length, end)
             if length < 0:
                 out[to] = 110
                 out[to + 1] = 117
@@ -405,6 +413,6 @@ def _write_json(data, headers_at, header_count, ends, out):
                 out[to + 3] = 108
                 to += 4
             else:
-                to = _write_json_string(data, at, length, out, to)
+                to = _write_json_string(start, at, length, into, to)
             at += max(length, 0)
         out[to] = _CLOSE

@@ -19,6 +19,7 @@ from tailrace.wire.arrow_decoding import (
     BatchChunk,
     Int64Array,
     RecordFields,
+    RecordSpans,
     Uint8Array,
     plain_fields,
 )
@@ -52,7 +53,10 @@ class CompiledRecordFields:
         counts = np.array([head.records for head in heads], np.int64)
         self._rows = rows = int(counts.sum())
         self._times = np.empty(rows, np.int64)
-        self._spans = {name: (np.empty(rows, np.int64), np.empty(rows, np.int64)) for name in ("key", "value", "headers")}
+        self._headers = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        self.spans = {
+            name: RecordSpans(self._data, np.empty(rows, np.int64), np.empty(rows, np.int64)) for name in ("key", "value")
+        }
         bad = kernels.scan(
             self._data,
             starts,
@@ -61,9 +65,9 @@ class CompiledRecordFields:
             np.array([head.max_timestamp for head in heads], np.int64),
             np.array([bool(head.attributes & TIMESTAMP_TYPE_MASK) for head in heads], np.bool_),
             self._times,
-            *self._spans["key"],
-            *self._spans["value"],
-            *self._spans["headers"],
+            *self.spans["key"][1:],
+            *self.spans["value"][1:],
+            *self._headers,
         )
         self.is_right = bad < 0
         """Whether the loops could read all records. If not, no other attribute may be used."""
@@ -72,18 +76,18 @@ class CompiledRecordFields:
         return pa.array(self._times).view(RECORD_COLUMNS["timestamp"])
 
     def binary(self, field: str) -> pa.Array:
-        return self._binary(*self._spans[field])
+        return binary_array(self._kernels, *self.spans[field])
 
     def text(self, field: str) -> pa.Array:
-        return self._text(*self._spans[field])
+        return self._text(*self.spans[field][1:])
 
     def header(self, name: str) -> pa.Array:
         places, sizes = np.empty(self._rows, np.int64), np.empty(self._rows, np.int64)
-        self._kernels.find_header(self._data, *self._spans["headers"], np.frombuffer(name.encode(), np.uint8), places, sizes)
+        self._kernels.find_header(self._data, *self._headers, np.frombuffer(name.encode(), np.uint8), places, sizes)
         return self._text(places, sizes)
 
     def header_json(self) -> pa.Array:
-        spans = self._spans["headers"]
+        spans = self._headers
         if self._kernels.repeat_names(self._data, *spans):
             return plain_fields(self._chunk, self._limits).header_json()
         sizes = np.empty(self._rows, np.int64)
@@ -94,7 +98,7 @@ class CompiledRecordFields:
         return _array(pa.string(), ends, out, None)
 
     def header_list(self) -> pa.Array:
-        headers_at, counts = self._spans["headers"]
+        headers_at, counts = self._headers
         total = int(counts.sum())
         name_at, name_size, value_at, value_size = (np.empty(total, np.int64) for _ in range(4))
         self._kernels.list_headers(self._data, headers_at, counts, name_at, name_size, value_at, value_size)

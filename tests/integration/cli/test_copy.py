@@ -38,6 +38,19 @@ def test_a_file_goes_in_and_comes_out(tailrace: Commands, table: str, file: Path
     assert (tmp_path / "out.csv").read_text() == ROWS
 
 
+def test_numbers_keep_their_scale(tailrace: Commands, tmp_path: Path) -> None:
+    name, rows = f"numbers_{uuid4().hex[:8]}", "id,n\n1,1.50\n2,NaN\n3,-Infinity\n4,0.00000000001\n5,\n6," + "7" * 50 + "\n"
+    (tmp_path / "in.csv").write_text(rows)
+    tailrace.done("sql", "-c", f"CREATE TABLE {name} (id BIGINT PRIMARY KEY, n NUMERIC)")
+    tailrace.done("copy", name, "from", str(tmp_path / "in.csv"))
+    tailrace.done("copy", name, "to", str(tmp_path / "out.parquet"))
+    tailrace.done("sql", "-c", f"DELETE FROM {name}")
+    tailrace.done("copy", name, "from", str(tmp_path / "out.parquet"))
+    assert tailrace.done("copy", name, "to", "-", "--format", "csv").out == rows
+    shown = tailrace.done("sql", "-c", f"SELECT n FROM {name} WHERE id IN (1, 4) ORDER BY id", "--format", "csv").out
+    assert shown.split() == ["n", "1.50", "0.00000000001"]
+
+
 def test_stdin_is_copied_and_the_summary_is_json(tailrace: Commands, table: str) -> None:
     ended = tailrace.done(
         "copy", table, "from", "-", "--format", "csv", "--no-header", "--columns", "note,id", "--json", stdin="x,7\n"

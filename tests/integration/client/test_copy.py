@@ -188,6 +188,41 @@ def test_rows_that_break_a_constraint_are_skipped(client: Client, url: str, topi
     assert stopped.value.line == 3
 
 
+def test_rows_that_break_a_constraint_are_skipped_without_their_key(client: Client, url: str, topic: str) -> None:
+    columns = "id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n INTEGER CHECK (n > 0), code TEXT UNIQUE"
+    name = _create(url, f"keyless.{topic}", columns)
+    rows = "n,code\n1,a\n-1,b\n2,a\n3,c\n3,c\n0,d\n4,\n4,\n"
+    told: list[RejectedRow] = []
+    result = client.copy_into(name, io.BytesIO(rows.encode()), format="csv", on_error="skip", on_rejected=told.append)
+    assert (result.rows, [(row.line, row.column) for row in told]) == (4, [(3, None), (4, "code"), (6, "code"), (7, None)])
+    assert "already has a row with code = 'a'" in told[1].reason
+    assert "_n_check" in told[0].reason
+    assert [line.partition(",")[2] for line in _csv(client, name).split()] == ["n,code", "1,a", "3,c", "4,", "4,"]
+    with pytest.raises(CopyStoppedError, match="code = 'a'") as stopped:
+        client.copy_into(name, io.BytesIO(b"n,code\n1,new\n1,a\n"), format="csv")
+    assert stopped.value.line == 3
+    # The next number of the key may be taken: such a row has no column of the file to name.
+    last = int(_csv(client, name).split()[-1].partition(",")[0])
+    taken = "id,n,code\n" + "".join(f"{id},1,k{id}\n" for id in range(last + 1, last + 50))
+    client.copy_into(name, io.BytesIO(taken.encode()), format="csv")
+    told.clear()
+    result = client.copy_into(name, io.BytesIO(b"n,code\n7,x\n"), format="csv", on_error="skip", on_rejected=told.append)
+    assert (result.rows, [(row.line, row.column) for row in told]) == (0, [(2, None)])
+    assert "already has a row with id = " in told[0].reason
+
+
+def test_the_row_that_breaks_a_constraint_is_named_where_rows_are_planned_one_by_one(
+    client: Client, url: str, topic: str
+) -> None:
+    columns = "id INTEGER GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n NUMERIC UNIQUE CHECK (n > 0), i INTERVAL UNIQUE"
+    name = _create(url, f"planned.{topic}", columns)
+    rows = "id,n,i\n1,1.5,1 mon\n2,-1,1 day\n3,1.50,2 days\n4,2,30 days\n5,NaN,3 days\n6,nan,4 days\n7,3,\n"
+    told: list[RejectedRow] = []
+    result = client.copy_into(name, io.BytesIO(rows.encode()), format="csv", on_error="skip", on_rejected=told.append)
+    assert (result.rows, [(row.line, row.column) for row in told]) == (3, [(3, None), (4, "n"), (5, "i"), (7, "n")])
+    assert _csv(client, name) == "id,n,i\n1,1.5,1 mon\n5,NaN,3 days\n7,3,\n"
+
+
 def test_rejected_rows_of_parquet_are_kept_as_csv(client: Client, narrow: str, tmp_path: Path) -> None:
     parquet.write_table(pa.table({"id": [1, 2], "n": [1, 1 << 40]}), tmp_path / "in.parquet")
     result = client.copy_into(narrow, tmp_path / "in.parquet", on_error="skip", reject_file=tmp_path / "bad.csv")

@@ -8,7 +8,9 @@ from prompt_toolkit.document import Document
 from tailrace.cli.sql.completion import KEYWORDS, OPTIONS, SYSTEM_TABLES, TOPIC_COLUMNS, TYPES, KnownNames, SqlCompleter
 from tests.docs.tables import REFERENCE
 
-NAMES = KnownNames(["shop.orders", "my-topic"], {"chat.messages": ["id", "body", "is_visible"]})
+NAMES = KnownNames(
+    ["shop.orders", "my-topic"], {"chat.messages": ["id", "body", "is_visible"]}, {"chat.recent": ["body", "at_last"]}
+)
 SYNTAX = re.compile(r"^    (?! )(.*(?:\n     .*)*)$", re.MULTILINE)
 
 
@@ -23,12 +25,14 @@ def offered(text: str, behind: str = "") -> list[str]:
 
 def test_names_are_offered_where_names_stand() -> None:
     assert offered("SELECT * FROM sh")[0] == "SELECT * FROM shop.orders"
-    assert offered("describe table CHAT") == ["describe table chat.messages"]
+    assert offered("describe table CHAT") == ["describe table chat.messages", "describe table chat.recent"]
+    assert offered("DROP VIEW chat.r") == ["DROP VIEW chat.recent"]
+    assert offered("DESCRIBE chat.r") == ["DESCRIBE chat.recent"]
     assert {"DELETE FROM chat.messages", "DELETE FROM shop.orders", "DELETE FROM system.topics"} <= set(offered("DELETE FROM "))
 
 
 def test_a_name_is_completed_behind_its_dot() -> None:
-    assert offered("SELECT * FROM chat.") == ["SELECT * FROM chat.messages"]
+    assert offered("SELECT * FROM chat.") == ["SELECT * FROM chat.messages", "SELECT * FROM chat.recent"]
 
 
 def test_names_that_need_quotes_get_them() -> None:
@@ -38,6 +42,7 @@ def test_names_that_need_quotes_get_them() -> None:
 
 def test_columns_of_the_mentioned_tables_come_first() -> None:
     assert offered("SELECT is_", " FROM chat.messages") == ["SELECT is_visible"]
+    assert offered("SELECT at_", " FROM chat.recent") == ["SELECT at_last"]
     assert offered("SELECT * FROM shop.orders WHERE part")[0] == "SELECT * FROM shop.orders WHERE partition"
     assert "SELECT body" not in offered("SELECT bo", " FROM shop.orders")
 

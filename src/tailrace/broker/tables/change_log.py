@@ -5,6 +5,7 @@ and its progress. Only this module appends to change topics. It also knows up to
 which change on they can be rebuilt (`checkpoints`): retention stops there.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -86,10 +87,17 @@ class ChangeLog:
         numbers: Mapping[TableId, Mapping[int, int]] = NO_NUMBERS,
     ) -> CommittedChanges:
         """Commit changes and messages in one frame, with the last numbers of identity columns. They are durable on return."""
-        publish = self._publisher.propose(messages) if messages else None
-        if publish is not None:
-            await publish.store_payloads()
+        if not messages:
+            return await self.submit(batches, numbers)
+        publish = self._publisher.propose(messages)
+        await publish.store_payloads()
         return await self._committer.submit(_CommitChanges(self._context, self._snowflakes, batches, publish, numbers))
+
+    def submit(
+        self, batches: Sequence[ChangeBatch], numbers: Mapping[TableId, Mapping[int, int]] = NO_NUMBERS
+    ) -> asyncio.Future[CommittedChanges]:
+        """Submit changes without messages. The future gets the result of `commit`."""
+        return self._committer.submit(_CommitChanges(self._context, self._snowflakes, batches, None, numbers))
 
     def identity_numbers(self, table: Table) -> Mapping[int, int]:
         """Return the last numbers of a table's identity columns. May be called from any thread."""

@@ -13,6 +13,7 @@ from tailrace.broker.commits import Change, Committer
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import LimitExceededError, SqlError
+from tailrace.model.names import without_public
 from tailrace.model.route import Route
 from tailrace.model.table import ColumnType, EnumType, Table
 from tailrace.store.contract import Store
@@ -46,7 +47,8 @@ class EnumTypes:
         return iter(sorted(self._by_name.values(), key=lambda one: one.name))
 
     def find(self, name: str) -> EnumType | None:
-        return self._by_name.get(name.lower())
+        """Return the type of this name, which may have the schema `public` in front."""
+        return self._by_name.get(name.lower()) or self._by_name.get(without_public(name).lower())
 
     def get(self, name: str) -> EnumType:
         found = self.find(name)
@@ -55,6 +57,9 @@ class EnumTypes:
         return found
 
     async def create(self, name: str, labels: tuple[str, ...]) -> EnumType:
+        if self.find(name) is not None:
+            raise SqlError(f"type {name!r} already exists", sqlstate=_DUPLICATE)
+        name = without_public(name)
         if len(self._by_name) >= _MAX_TYPES:
             raise LimitExceededError(f"there are {_MAX_TYPES} types, as many as there can be; drop one")
         for label in labels:

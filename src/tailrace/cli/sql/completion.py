@@ -26,25 +26,25 @@ from tailrace.model.errors import TailraceError
 KEYWORDS = (
     "ACK", "ADD", "AFTER", "ALL", "ALTER", "ALWAYS", "ANALYZE", "AND", "AS", "ASC", "BEFORE", "BEGIN", "BETWEEN", "BY",
     "CASCADE", "CASE", "CAST", "CHECK", "CLEAR", "COLUMN", "COMMIT", "CONFLICT", "CONSTRAINT", "CONSUME", "CONTINUE",
-    "CORRUPT", "COSTS", "CREATE", "CROSS", "DATA", "DEAD", "DEFAULT", "DELETE", "DESC", "DESCRIBE", "DISTINCT", "DO",
-    "DROP", "EARLIEST", "ELSE", "END", "ENUM", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE", "FORMAT", "FROM", "FULL",
-    "GENERATED", "GROUP", "GROUPS", "HAVING", "IDENTITY", "IF", "ILIKE", "IN", "INCREMENT", "INDEX", "INNER", "INSERT",
-    "INTERSECT", "INTO", "IS", "JOIN", "JSON", "KEY", "LATEST", "LEFT", "LETTERS", "LIKE", "LIMIT", "NEW", "NO", "NOT",
-    "NOTHING", "NULL", "OF", "OFF", "OFFSET", "OLD", "ON", "OR", "ORDER", "OUTER", "OVER", "OVERRIDING", "PARTITION",
-    "PARTITIONS", "PRIMARY", "RECURSIVE", "REDRIVE", "RENAME", "REPLACE", "RESTART", "RESTRICT", "RETURNING", "RIGHT",
+    "CORRUPT", "COSTS", "CREATE", "CROSS", "DATA", "DEAD", "DEFAULT", "DELETE", "DESC", "DESCRIBE", "DISTINCT", "DO", "DROP",
+    "EARLIEST", "ELSE", "END", "ENUM", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE", "FORMAT", "FROM", "FULL", "GENERATED",
+    "GROUP", "GROUPS", "HAVING", "IDENTITY", "IF", "ILIKE", "IN", "INCREMENT", "INDEX", "INNER", "INSERT", "INTERSECT",
+    "INTO", "IS", "JOIN", "JSON", "KEY", "LATEST", "LEFT", "LETTERS", "LIKE", "LIMIT", "NEW", "NO", "NOT", "NOTHING", "NULL",
+    "OF", "OFF", "OFFSET", "OLD", "ON", "OR", "ORDER", "OUTER", "OVER", "OVERRIDING", "PARTITION", "PARTITIONS", "PIPELINE",
+    "PIPELINES", "PRIMARY", "RECURSIVE", "REDRIVE", "RENAME", "REPLACE", "RESTART", "RESTRICT", "RETURNING", "RIGHT",
     "ROLLBACK", "ROUTES", "SELECT", "SET", "SHOW", "SKIP", "SOURCE", "START", "SYSTEM", "TABLE", "TABLES", "TEXT", "THEN",
     "TIMESTAMP", "TIMING", "TO", "TOPIC", "TOPICS", "TRANSACTION", "TRUE", "TRUNCATE", "TYPE", "UNION", "UNIQUE", "UPDATE",
     "UPTO", "USER", "USING", "VALUE", "VALUES", "VIEW", "VIEWS", "WAIT", "WHEN", "WHERE", "WINDOW", "WITH", "WORK"
 )
 
 TYPES = (
-    "bigint", "boolean", "bytes", "char", "date", "decimal", "double", "integer", "json", "real", "smallint", "text", "time",
-    "timestamp", "uuid", "varchar",
+    "bigint", "boolean", "bytes", "char", "date", "decimal", "double", "integer", "interval", "json", "real", "smallint",
+    "text", "time", "timestamp", "uuid", "varchar",
 )
 
 OPTIONS = (
-    "alias", "dedup", "dedup_window_seconds", "max_message_bytes", "payload", "retention_max_bytes", "retention_seconds",
-    "snapshot", "timestamps"
+    "alias", "dedup", "dedup_window_seconds", "latency", "max_message_bytes", "payload", "retention_max_bytes",
+    "retention_seconds", "snapshot", "timestamps"
 )
 
 FUNCTIONS = ("avg", "coalesce", "count", "lower", "max", "min", "now", "round", "sum", "table_changes", "upper")
@@ -78,10 +78,12 @@ class KnownNames(NamedTuple):
     topics: Sequence[str] = ()
     tables: Mapping[str, Sequence[str]] = {}
     """The columns of each table."""
+    views: Mapping[str, Sequence[str]] = {}
+    """The columns of each view."""
 
 
 class ServerNames:
-    """The server's names of topics, tables and columns, cached for a while. If the server does not answer, old names stay.
+    """The server's names of topics, tables, views and columns, cached for a while. Old ones stay if the server does not answer.
 
     The completer's thread calls `get`, the prompt's thread `forget`.
     """
@@ -107,16 +109,19 @@ class ServerNames:
     def _ask(self) -> KnownNames:
         with self._connect() as server:
             topics = [topic["name"] for topic in islice(server.pages("/api/topics", "topics"), _MAX_NAMES)]
-            tables = {
-                table["name"]: [column["name"] for column in table["columns"]]
-                for table in islice(server.pages("/api/tables", "tables"), _MAX_NAMES)
-            }
-        return KnownNames(topics, tables)
+            tables, views = (
+                {
+                    relation["name"]: [column["name"] for column in relation["columns"]]
+                    for relation in islice(server.pages(f"/api/{kind}", kind), _MAX_NAMES)
+                }
+                for kind in ("tables", "views")
+            )
+        return KnownNames(topics, tables, views)
 
 
 _TYPED = re.compile(r'[\w."]*$')
 _WORD = re.compile(r'[\w."]+')
-_BEFORE_NAMES = frozenset({"FROM", "INTO", "JOIN", "UPDATE", "TABLE", "TOPIC", "SOURCE", "ACK"})
+_BEFORE_NAMES = frozenset({"FROM", "INTO", "JOIN", "UPDATE", "TABLE", "VIEW", "TOPIC", "SOURCE", "ACK", "DESCRIBE"})
 
 
 class SqlCompleter(Completer):
@@ -137,6 +142,7 @@ def _candidates(before: str, text: str, typed: str, names: KnownNames) -> Iterat
     last = words[-1].upper() if words and not before.rstrip().endswith((";", ")")) else ""
     if last in _BEFORE_NAMES:
         yield from _matching("table", names.tables, typed)
+        yield from _matching("view", names.views, typed)
         yield from _matching("topic", names.topics, typed)
         yield from _matching("system", SYSTEM_TABLES, typed)
         # `FROM` is also followed by EARLIEST, `TABLE` by IF NOT EXISTS.
@@ -150,16 +156,17 @@ def _candidates(before: str, text: str, typed: str, names: KnownNames) -> Iterat
         yield from _matching("type", TYPES, typed)
         yield from _matching("option", OPTIONS, typed)
         yield from _matching("table", names.tables, typed)
+        yield from _matching("view", names.views, typed)
         yield from _matching("topic", names.topics, typed)
         yield from _matching("system", SYSTEM_TABLES, typed)
 
 
 def _columns(text: str, names: KnownNames) -> list[str]:
-    """Return the columns of the tables and topics that the text mentions."""
+    """Return the columns of the tables, views and topics that the text mentions."""
     mentioned = {word.replace('"', "") for word in _WORD.findall(text)}
     found: dict[str, None] = {}
-    for table, columns in names.tables.items():
-        if table in mentioned:
+    for relation, columns in (*names.tables.items(), *names.views.items()):
+        if relation in mentioned:
             found.update(dict.fromkeys(columns))
     if not mentioned.isdisjoint(names.topics):
         found.update(dict.fromkeys(TOPIC_COLUMNS))

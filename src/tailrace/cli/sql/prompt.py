@@ -21,9 +21,8 @@ from tailrace.cli.display import print_note
 from tailrace.cli.errors import ExitCode
 from tailrace.cli.server_api import ServerApi
 from tailrace.cli.sql.completion import ServerNames, SqlCompleter, TailraceLexer
-from tailrace.cli.sql.results import Result, ResultPrinter, SqlRunner, TablePrinter
+from tailrace.cli.sql.results import ResultPrinter, SqlRunner, TablePrinter
 from tailrace.cli.sql.script import RequestGrouper, SqlRequest, StatementReader, quoted
-from tailrace.model.errors import UnknownTableError
 
 HELP = r"""Statements end with ; and may have several lines.
 Tab completes, the arrow up brings back what was typed before.
@@ -119,13 +118,7 @@ class Prompt:
         return f"one value per line: {names[self._printer.is_vertical]}"
 
     def _describe(self, name: str) -> None:
-        def ask() -> list[Result]:
-            try:
-                return self._server.sql(f"DESCRIBE TABLE {quoted(name)}")
-            except UnknownTableError:
-                return self._server.sql(f"DESCRIBE TOPIC {quoted(name)}")
-
-        self._runner.attempt(SqlRequest(f"DESCRIBE TOPIC {quoted(name)}"), ask)
+        self._runner.run(SqlRequest(f"DESCRIBE {quoted(name)}"))
 
 
 def _word(text: str) -> str:

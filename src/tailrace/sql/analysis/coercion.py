@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
+from tailrace.model.names import without_public
 from tailrace.model.suggestions import did_you_mean
 from tailrace.sql.analysis.catalog import AmbiguousCallError, CastContext, Resolved, catalog, is_polymorphic
 from tailrace.sql.analysis.datetime_texts import CURRENT_WORDS
@@ -42,6 +43,12 @@ from tailrace.sql.analysis.types import (
     is_enum,
 )
 
+_OTHER_TYPES = frozenset((
+    "bit", "box", "char", "cidr", "circle", "inet", "jsonpath", "line", "lseg", "macaddr", "macaddr8", "money", "oid", "path",
+    "pg_lsn", "point", "polygon", "regclass", "regproc", "regprocedure", "timetz", "tsquery", "tsvector", "varbit", "xml",
+    "int4range", "int8range", "numrange", "daterange", "tsrange", "tstzrange",
+))  # fmt: skip
+"""Types of PostgreSQL that Tailrace does not have."""
 _TYPE_NAMES = {"decimal": "numeric", "string": "text", "bytes": "bytea", "blob": "bytea", "double": "float8"}
 _JSON_OPERATORS = frozenset(("->", "->>", "#>", "#>>"))
 _MAX_NUMERIC_PRECISION = 1000
@@ -211,7 +218,8 @@ class TypeResolver:
         location = location_of(fields)
         names = [part["String"]["sval"] for part in fields["names"]]
         name = _TYPE_NAMES.get(names[-1], names[-1])
-        enum = self.enums.get(".".join(names).lower())
+        written = ".".join(names).lower()
+        enum = self.enums.get(written) or self.enums.get(without_public(written))
         if enum is not None:
             return enum.array if fields.get("arrayBounds") else enum
         if (
@@ -219,6 +227,8 @@ class TypeResolver:
             or not self.catalog.has_type(name)
             or self.catalog.category(name) == "P"
         ):
+            if name in _OTHER_TYPES:
+                raise UnsupportedError(f'the type "{name}" is not supported', location)
             hint = did_you_mean(
                 names[-1], ["integer", "bigint", "text", "boolean", "numeric", "timestamptz", "jsonb", "double"]
             )
@@ -260,6 +270,8 @@ class TypeResolver:
             found = self.catalog.find_function(name, types)
         except AmbiguousCallError:
             raise AnalysisError(AMBIGUOUS_FUNCTION, f"function {shown} is not unique", location) from None
+        if found is None and name.startswith("xml"):
+            raise UnsupportedError("XML is not supported", location)
         if found is not None and name == "count" and not arguments and not fields.get("agg_star"):
             raise AnalysisError("42809", "count(*) must be used to call a parameterless aggregate function", location)
         if found is None and name.startswith("jsonb_path_"):

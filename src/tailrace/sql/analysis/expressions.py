@@ -78,7 +78,8 @@ class ExpressionAnalyzer(TypeResolver):
         ((kind, fields),) = node.items()
         method = _METHODS.get(kind)
         if method is None:
-            raise UnsupportedError(f"{kind} is not supported", location_of(fields))
+            name = fields["op"].removesuffix("_OP") if kind == "JsonFuncExpr" else kind
+            raise UnsupportedError(f"{name} is not supported", location_of(fields))
         return method(self, fields, scope)
 
     def condition(self, node: Node, scope: Scope, clause: str) -> Expression:
@@ -141,6 +142,8 @@ class ExpressionAnalyzer(TypeResolver):
             return self._any_or_all(fields, scope, name, is_all=kind == "AEXPR_OP_ALL")
         if "RowExpr" in fields.get("lexpr", ()) and "RowExpr" in fields["rexpr"]:
             return self._rows_compared(name, kind, fields, scope, location)
+        if "RowExpr" in fields.get("lexpr", ()) and "SubLink" in fields["rexpr"]:
+            raise UnsupportedError("a comparison of a row with the row of a subquery is not supported; use IN", location)
         right = self.analyze(fields["rexpr"], scope)
         if "lexpr" not in fields:
             return self._unary(name, right, location)

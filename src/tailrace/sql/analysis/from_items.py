@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 
+from tailrace.model.names import without_public
 from tailrace.sql.analysis.errors import (
     DUPLICATE_ALIAS,
     UNDEFINED_COLUMN,
@@ -13,9 +14,9 @@ from tailrace.sql.analysis.errors import (
 from tailrace.sql.analysis.expressions import ExpressionAnalyzer
 from tailrace.sql.analysis.function_calls import set_call
 from tailrace.sql.analysis.grouping_rules import refuse_aggregates
-from tailrace.sql.analysis.parse_tree import Node
+from tailrace.sql.analysis.parse_tree import Node, location_of
 from tailrace.sql.analysis.relations import FindFunction, FindRelation, KeyedRelation, ViewQuery
-from tailrace.sql.analysis.scope import Scope, ScopeColumn, ScopeRelation, columns_of
+from tailrace.sql.analysis.scope import Scope, ScopeColumn, ScopeRelation, columns_of, qualifiers_of
 from tailrace.sql.analysis.tree import (
     AnalyzedQuery,
     Call,
@@ -32,6 +33,8 @@ from tailrace.sql.analysis.tree import (
     QueryRelation,
 )
 from tailrace.sql.analysis.types import BOOL, INT8, SqlType
+
+_OTHER_ITEMS = {"RangeTableSample": "TABLESAMPLE", "RangeTableFunc": "XMLTABLE", "JsonTable": "JSON_TABLE"}
 
 
 class FromAnalyzer(ABC):
@@ -72,7 +75,7 @@ class FromAnalyzer(ABC):
             return self._function(fields, scope)
         if kind == "JoinExpr":
             return self._join(fields, scope)
-        raise UnsupportedError(f"{kind} in FROM is not supported")
+        raise UnsupportedError(f"{_OTHER_ITEMS.get(kind, kind)} is not supported", location_of(fields))
 
     def _relation(self, fields: Node, scope: Scope) -> FromItem:
         parts = [fields[part] for part in ("catalogname", "schemaname", "relname") if part in fields]
@@ -86,12 +89,12 @@ class FromAnalyzer(ABC):
             self._add(scope, [alias.get("aliasname", name)], _aliased(columns, alias), location)
             return CteRelation(number, cte.number)
         found = self._find(name)
-        if found is None and parts[0] == "public":
-            name = ".".join(parts[1:])
+        if found is None and without_public(name) != name:
+            name = without_public(name)
             found = self._find(name)
         if found is None:
             raise AnalysisError(UNDEFINED_TABLE, f'relation "{name}" does not exist', location)
-        qualifiers = [alias["aliasname"]] if alias else list(dict.fromkeys((name, name.rpartition(".")[2])))
+        qualifiers = [alias["aliasname"]] if alias else qualifiers_of(name)
         if isinstance(found, ViewQuery):
             if not self._view_depth:
                 self.views.append(name)
@@ -150,7 +153,8 @@ class FromAnalyzer(ABC):
     def _function(self, fields: Node, scope: Scope) -> FromItem:
         nodes = [node["List"]["items"] for node in fields["functions"]]
         if "coldeflist" in fields or any(len(node) > 1 and node[1] for node in nodes):
-            raise UnsupportedError("column definitions of functions in FROM are not supported")
+            location = location_of(next(iter(nodes[0][0].values())))
+            raise UnsupportedError("column definitions of functions in FROM are not supported", location)
         calls = [node[0] for node in nodes]
         call = calls[0]
         alias = fields.get("alias", {})
@@ -200,6 +204,8 @@ class FromAnalyzer(ABC):
         middle = len(scope.relations)
         right = self.from_item(fields["rarg"], scope)
         lefts, rights = scope.relations[outer:middle], scope.relations[middle:]
+        for relation in (*(lefts if kind in ("right", "full") else ()), *(rights if kind in ("left", "full") else ())):
+            relation.is_nullable = True
         condition: Expression | None = None
         location = fields.get("location", -1)
         names = [part["String"]["sval"] for part in fields.get("usingClause", ())]

@@ -17,14 +17,17 @@ from tailrace.sql.analysis.scope import Scope, ScopeRelation
 from tailrace.sql.analysis.session_values import session_function
 from tailrace.sql.analysis.tree import (
     Aggregate,
+    Case,
     Constant,
     CurrentTime,
     Expression,
+    NullTest,
     SortKey,
     WindowCall,
     WindowFrame,
 )
 from tailrace.sql.analysis.types import (
+    BOOL,
     DATE,
     INT8,
     INTERVAL,
@@ -126,7 +129,17 @@ def _row_as_json(analyzer: "ExpressionAnalyzer", name: str, row: ScopeRelation, 
     found = analyzer.catalog.find_function(build, [one.type for one in pairs])
     if found is None:
         raise UnsupportedError(f"{name} of a row is not supported", location)
-    return analyzer.called(found, pairs, location)
+    if name != "to_jsonb":
+        # The text of a row has no spaces, other than that of `json_build_object`.
+        found = found._replace(signature=found.signature._replace(key="json_of_row(any)"))
+    document = analyzer.called(found, pairs, location)
+    if not row.is_nullable:
+        return document
+    key = next((column.expression for column in row.columns if column.is_key), None)
+    if key is None:
+        raise UnsupportedError(f"{name} of a row without a primary key is not supported in an outer join", location)
+    is_missing = NullTest(BOOL, key, location=location)
+    return Case(document.type, [(is_missing, Constant(document.type, None))], document, location=location)
 
 
 def set_call(analyzer: "ExpressionAnalyzer", fields: Node, scope: Scope) -> Expression:

@@ -1,9 +1,11 @@
 """Reads the text form of values as PostgreSQL's input functions do: `' 12 '` as an integer, `'yes'` as a boolean."""
 
+import math
 import re
 import struct
 from collections.abc import Callable
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from fractions import Fraction
 from uuid import UUID
 
 from tailrace.sql.analysis.datetime_texts import read_date, read_time, read_timestamp, read_timestamptz
@@ -23,8 +25,8 @@ _NUMBER = re.compile(r"[+-]?(\d+(_\d+)*(\.(\d+(_\d+)*)?)?|\.\d+(_\d+)*)([eE][+-]
 _HEXADECIMAL = re.compile(r"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)([pP][+-]?\d+)?", re.ASCII)
 _MAX_INTEGER_DIGITS = 100
 _MAX_EXPONENT = 200_000
-_MAX_WHOLE_DIGITS = 131_072
-_MAX_SCALE = 16_383
+MAX_WHOLE_DIGITS = 131_072
+MAX_SCALE = 16_383
 """The most digits of a numeric of PostgreSQL before and after the point."""
 _WIDE = Context(prec=400_000, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
 _UUID = re.compile(r"([0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}|\{([0-9a-fA-F]{4}-?){7}[0-9a-fA-F]{4}\}")
@@ -85,7 +87,8 @@ def _float(text: str, wanted: SqlType) -> float:
     except OverflowError:
         value = float("inf")
     if wanted.name == "float4":
-        value = _as_float4(value)
+        is_in_range = value != 0 and math.isfinite(value)
+        value = nearest_float4(_exact(word, is_hexadecimal=is_hexadecimal) if is_in_range else value)
     mantissa = re.split("p" if is_hexadecimal else "e", word.lower())[0]
     is_zero = not re.search("[1-9a-f]" if is_hexadecimal else "[1-9]", mantissa)
     if value in (float("inf"), float("-inf")) or (not value and not is_zero):
@@ -93,12 +96,30 @@ def _float(text: str, wanted: SqlType) -> float:
     return value
 
 
-def _as_float4(value: float) -> float:
+def _exact(word: str, *, is_hexadecimal: bool) -> Decimal | Fraction:
+    if not is_hexadecimal:
+        return Decimal(word)
+    mantissa, _, exponent = word.lower().replace("0x", "", 1).partition("p")
+    whole, _, fraction = mantissa.partition(".")
+    return int(whole + fraction, 16) * Fraction(2) ** (int(exponent or 0) - 4 * len(fraction))
+
+
+def nearest_float4(exact: float | Decimal | Fraction) -> float:
+    """Return the float4 that is nearest to a number, infinite if the number is too large."""
     try:
+        value = float(exact)
+        if value != exact and math.isfinite(value) and not _bits(value) & 1:
+            # The nearest double may lie in the middle of two float4, where the number does not. An odd double never does.
+            value = math.nextafter(value, math.inf if exact > value else -math.inf)
         (rounded,) = struct.unpack("f", struct.pack("f", value))
     except OverflowError:
-        return float("inf")
+        return math.copysign(math.inf, exact)
     return float(rounded)
+
+
+def _bits(value: float) -> int:
+    (bits,) = struct.unpack("Q", struct.pack("d", value))
+    return int(bits)
 
 
 def _numeric(text: str, wanted: SqlType) -> Decimal:
@@ -122,7 +143,7 @@ def _numeric(text: str, wanted: SqlType) -> Decimal:
 
 def _fixed(value: Decimal) -> Decimal:
     """Return the number without an exponent, as PostgreSQL keeps it: `1e2` is 100."""
-    if value and (value.adjusted() >= _MAX_WHOLE_DIGITS or -value.as_tuple().exponent > _MAX_SCALE):  # type: ignore[operator]
+    if value and (value.adjusted() >= MAX_WHOLE_DIGITS or -value.as_tuple().exponent > MAX_SCALE):  # type: ignore[operator]
         raise AnalysisError(OUT_OF_RANGE, "value overflows numeric format")
     if value.as_tuple().exponent > 0:  # type: ignore[operator]
         value = value.quantize(Decimal(1), context=_WIDE)

@@ -115,7 +115,7 @@ class _Builder:
         return AnalysisError(INVALID_DATETIME, f'invalid input syntax for type interval: "{self._text}"')
 
     def result(self) -> Interval:
-        if max(abs(self._months), abs(self._days)) > _MAX_INT32:
+        if not all(-_MAX_INT32 - 1 <= field <= _MAX_INT32 for field in (self._months, self._days)):
             raise AnalysisError(_OVERFLOW, f'interval field value out of range: "{self._text}"')
         if abs(self._micros) > MAX_INTERVAL_MICROSECONDS:
             raise UnsupportedError(f'the interval "{self._text}" has more than 292 years in hours')

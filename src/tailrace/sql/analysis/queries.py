@@ -210,7 +210,7 @@ class QueryAnalyzer(FromAnalyzer):
     def _limits(self, query: AnalyzedQuery, fields: Node, parent: Scope | None) -> None:
         scope = Scope(parent)
         if fields.get("limitOption") == "LIMIT_OPTION_WITH_TIES":
-            raise UnsupportedError("WITH TIES is not supported")
+            raise UnsupportedError("WITH TIES is not supported", _location_of(fields["limitCount"]))
         for name, attribute in (("limitCount", "limit"), ("limitOffset", "offset")):
             if name in fields and not fields[name].get("A_Const", {}).get("isnull"):
                 found = self.expressions.analyze(fields[name], scope)

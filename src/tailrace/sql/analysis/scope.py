@@ -18,6 +18,12 @@ class ScopeColumn:
     is_key: bool = False
 
 
+def qualifiers_of(name: str) -> list[str]:
+    """Return what may stand before the columns of a relation: its name, with and without its namespace."""
+    schema, _, base = name.rpartition(".")
+    return [name, base] if schema else [name, f"public.{name}"]
+
+
 @dataclass(slots=True, eq=False)
 class ScopeRelation:
     """The columns of a FROM item under the names by which a statement can call it."""
@@ -30,6 +36,8 @@ class ScopeRelation:
     """Columns that a USING shows elsewhere: reached by a qualifier alone."""
     is_scalar: bool = False
     """Whether it is a function that returns plain values, for which its own name stands too."""
+    is_nullable: bool = False
+    """Whether an outer join may fill its row with nulls."""
 
 
 @dataclass(slots=True, eq=False)

@@ -24,6 +24,7 @@ _OF_COLUMN: dict[ColumnKind, str] = {
     "json": "jsonb",
     "real": "float4",
     "time": "time",
+    "interval": "interval",
     "char": "bpchar",
 }
 _TO_COLUMN: dict[str, ColumnKind] = {name: kind for kind, name in _OF_COLUMN.items()} | {
@@ -34,7 +35,6 @@ _TO_COLUMN: dict[str, ColumnKind] = {name: kind for kind, name in _OF_COLUMN.ite
     "unknown": "text",
     "json": "json",
     "timestamp": "timestamp",
-    "interval": "interval",
 }
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tailrace.model.names import without_public
 from tailrace.model.suggestions import did_you_mean
 from tailrace.sql.analysis.errors import UNDEFINED_COLUMN, UNDEFINED_TABLE, AnalysisError, UnsupportedError
 from tailrace.sql.analysis.parse_tree import Node
 from tailrace.sql.analysis.relations import FindRelation, KeyedRelation, RelationColumn, ViewQuery
-from tailrace.sql.analysis.scope import Scope, ScopeColumn, ScopeRelation
+from tailrace.sql.analysis.scope import Scope, ScopeColumn, ScopeRelation, qualifiers_of
 from tailrace.sql.analysis.tree import ColumnReference
 from tailrace.sql.analysis.write_tree import ConflictAction
 
@@ -20,8 +21,8 @@ class WriteTarget:
         self.number = number
         self.name = ".".join(parts)
         found = find(self.name)
-        if found is None and parts[0] == "public":
-            self.name = ".".join(parts[1:])
+        if found is None and without_public(self.name) != self.name:
+            self.name = without_public(self.name)
             found = find(self.name)
         if found is None:
             raise AnalysisError(UNDEFINED_TABLE, f'relation "{self.name}" does not exist', fields.get("location", 0))
@@ -29,7 +30,7 @@ class WriteTarget:
             raise UnsupportedError(f'"{self.name}" is a view, which can\'t be written to', fields.get("location", 0))
         self.columns = [column for column in found if not column.is_hidden]
         alias = fields.get("alias", {}).get("aliasname")
-        self._qualifiers = [alias] if alias else list(dict.fromkeys((self.name, parts[-1])))
+        self._qualifiers = [alias] if alias else qualifiers_of(self.name)
 
     def relation(self, qualifiers: Sequence[str] | None = None, number: int | None = None) -> ScopeRelation:
         """Return the columns of the table under a number."""

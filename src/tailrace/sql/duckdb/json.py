@@ -68,7 +68,9 @@ def _built_array(*, is_jsonb: bool) -> Callable[[Sequence[str], Call], str]:
     return render
 
 
-def _built_object(*, is_jsonb: bool) -> Callable[[Sequence[str], Call], str]:
+def _built_object(*, is_jsonb: bool, is_row: bool = False) -> Callable[[Sequence[str], Call], str]:
+    colon, comma = (":", " || ',' || ") if is_row else (_COLON[is_jsonb], _COMMA)
+
     def render(arguments: Sequence[str], call: Call) -> str:
         if len(arguments) % 2:
             raise AnalysisError(_INVALID, "argument list must have even number of elements", call.location)
@@ -76,10 +78,10 @@ def _built_object(*, is_jsonb: bool) -> Callable[[Sequence[str], Call], str]:
         for at in range(0, len(arguments), 2):
             key = _key(arguments[at], call, at, is_jsonb=is_jsonb)
             value = _null_as_json(json_text(arguments[at + 1], call.arguments[at + 1].type, is_jsonb=is_jsonb))
-            pairs.append(f"{key} || '{_COLON[is_jsonb]}' || {value}")
+            pairs.append(f"{key} || '{colon}' || {value}")
         if not pairs:
             return "'{}'"
-        whole = f"('{{' || {_COMMA.join(pairs)} || '}}')"
+        whole = f"('{{' || {comma.join(pairs)} || '}}')"
         keys = {node.value for node in call.arguments[::2] if isinstance(node, Constant)}
         return f"jsonb_in({whole})" if is_jsonb and len(keys) < len(pairs) else whole
 
@@ -187,6 +189,7 @@ JSON: dict[str, Template] = expanded(
         "jsonb_build_object(any)": _built_object(is_jsonb=True),
         "json_build_object()": _built_object(is_jsonb=False),
         "json_build_object(any)": _built_object(is_jsonb=False),
+        "json_of_row(any)": _built_object(is_jsonb=False, is_row=True),
     }
 )
 
@@ -219,7 +222,7 @@ def _collected(*, is_jsonb: bool) -> AggregateTemplate:
         missing = "'22023', 'field name must not be null'" if is_jsonb else "'22004', 'null value not allowed for object key'"
         shown = f"coalesce({_as_key(key, key_type)}, fail({missing}))"
         pair = f"{shown} || '{_COLON[is_jsonb]}' || {_null_as_json(json_text(value, value_type, is_jsonb=is_jsonb))}"
-        pairs = call("string_agg", pair, "', '", ordered=True)
+        pairs = call("string_agg", call.only_kept(pair), "', '", ordered=True)
         return f"jsonb_in('{{' || {pairs} || '}}')" if is_jsonb else f"('{{ ' || {pairs} || ' }}')"
 
     return render

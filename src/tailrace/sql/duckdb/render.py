@@ -11,7 +11,8 @@ prints it ("loose"); the functions of `numerics.py` compute with those.
 # Texts of SQL are made here from analyzed trees; names and constants are quoted where they are written.
 # ruff: noqa: S608
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import NamedTuple
@@ -58,12 +59,12 @@ from tailrace.sql.analysis.tree import (
     WindowCall,
     WindowFrame,
 )
-from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.analysis.types import NUMERIC, SqlType
 from tailrace.sql.duckdb.constants import cast_text, constant, duckdb_type, parameter_value, quoted
 from tailrace.sql.duckdb.functions import AGGREGATES, FUNCTIONS, ROW_FUNCTIONS
 from tailrace.sql.duckdb.keys import has_key, key_of
 from tailrace.sql.duckdb.repeated_arguments import written
-from tailrace.sql.duckdb.templates import AggregateCall, is_loose
+from tailrace.sql.duckdb.templates import AggregateCall, is_loose, only_where
 from tailrace.sql.functions.json_paths import PATHS, JsonPath, RecordJson
 
 _SHORT_FRAME = 1_000
@@ -75,6 +76,8 @@ class RecordFieldColumns(NamedTuple):
 
     of: str
     columns: Mapping[str, str]
+    integers: Mapping[str, str]
+    """Columns that have some of these fields as integers, and null where they are not."""
     doubtful: str
     """The column that is true in rows in which the fields are not known."""
 
@@ -101,6 +104,8 @@ class DuckDbRenderer:
         """Whether an item of SELECT is being written, which may be a function that returns rows."""
         self._keyed: list[list[Expression]] = []
         """What each SELECT groups by the key of, innermost last."""
+        self._has_sets: list[bool] = []
+        """Whether each SELECT has ROLLUP, CUBE or GROUPING SETS."""
 
     # Queries
 
@@ -161,10 +166,12 @@ class DuckDbRenderer:
     def _select(self, query: Select) -> str:
         groups = [one for group in query.groups for one in _members(group)]
         self._keyed.append([one for one in groups if has_key(one.type)])
+        self._has_sets.append(any(group.kind != "simple" for group in query.groups))
         try:
             text = self._select_body(query)
         finally:
             self._keyed.pop()
+            self._has_sets.pop()
         if query.is_distinct and any(map(has_key, query.types)):
             return _distinct(text, query.types)
         return text
@@ -177,10 +184,11 @@ class DuckDbRenderer:
         elif query.distinct_on:
             distinct = f"DISTINCT ON ({', '.join(map(self._comparable, query.distinct_on))}) "
         text = f"SELECT {distinct}{', '.join(columns)}"
-        if query.sources:
-            text += f" FROM {', '.join(map(self._from, query.sources))}"
-        if query.where is not None:
-            text += f" WHERE {self.expression(query.where)}"
+        with self._before_grouping():
+            if query.sources:
+                text += f" FROM {', '.join(map(self._from, query.sources))}"
+            if query.where is not None:
+                text += f" WHERE {self.expression(query.where)}"
         if query.groups:
             text += f" GROUP BY {', '.join(map(self._grouping, query.groups))}"
         if query.having is not None:
@@ -204,11 +212,26 @@ class DuckDbRenderer:
     def _group_key(self, node: Expression) -> str:
         if not has_key(node.type):
             return self.expression(node)
+        with self._before_grouping():
+            return self._comparable(node)
+
+    @contextmanager
+    def _before_grouping(self) -> Iterator[None]:
+        """Write values of single rows, of which groups are made afterwards."""
+        if not self._keyed:
+            yield
+            return
         keyed, self._keyed[-1] = self._keyed[-1], []
         try:
-            return self._comparable(node)
+            yield
         finally:
             self._keyed[-1] = keyed
+
+    def _any_of_group(self, node: Expression) -> str:
+        """Return a value of a group whose values are equal by their keys; null where GROUPING SETS leave it out."""
+        with self._before_grouping():
+            found = f"any_value({self.expression(node)})"
+            return f"CASE WHEN grouping({self._comparable(node)}) = 0 THEN {found} END" if self._has_sets[-1] else found
 
     def _set_operation(self, query: SetOperation) -> str:
         sides = [self._as_types(side, query.types) for side in (query.left, query.right)]
@@ -301,11 +324,7 @@ class DuckDbRenderer:
     def expression(self, node: Expression) -> str:
         """Return the text of an expression. Every result can stand as an operand of anything."""
         if self._keyed and any(same_expression(node, one) for one in self._keyed[-1]):
-            keyed, self._keyed[-1] = self._keyed[-1], []
-            try:
-                return f"any_value({self.expression(node)})"
-            finally:
-                self._keyed[-1] = keyed
+            return self._any_of_group(node)
         match node:
             case Constant():
                 return constant(node.value, node.type)
@@ -328,7 +347,8 @@ class DuckDbRenderer:
                 return f"({self._inside(node.argument)} {distinct} {wanted})"
             case DistinctTest():
                 word = "IS NOT DISTINCT FROM" if node.is_negated else "IS DISTINCT FROM"
-                return f"({self._comparable(node.left)} {word} {self._comparable(node.right)})"
+                left, right = self._distinguishable(node)
+                return f"({left} {word} {right})"
             case Case():
                 branches = "".join(
                     f" WHEN {self.expression(when)} THEN {self._branch(then, node)}" for when, then in node.branches
@@ -365,7 +385,7 @@ class DuckDbRenderer:
             case WindowCall():
                 return self._window(node)
             case GroupingOf():
-                return f"CAST(grouping({', '.join(map(self.expression, node.arguments))}) AS INTEGER)"
+                return f"CAST(grouping({', '.join(map(self._group_key, node.arguments))}) AS INTEGER)"
             case Subquery():
                 return self._subquery(node)
         raise UnsupportedError(f"{type(node).__name__} is not supported", node.location)
@@ -380,6 +400,14 @@ class DuckDbRenderer:
         """Return an operand in a form in which equal values are equal to DuckDB."""
         text = self._inside(node)
         return text if node is None else self._sortable(text, node)
+
+    def _distinguishable(self, node: DistinctTest) -> tuple[str, str]:
+        """Return the operands in forms that DuckDB can compare, of which one may be a numeric that is held as text."""
+        sides = [one for one in (node.left, node.right) if one is not None]
+        if len(sides) == 2 and is_loose(sides[0].type) != is_loose(sides[1].type):
+            left, right = (key_of(cast_text(self._inside(one), one.type, NUMERIC), NUMERIC) for one in sides)
+            return left, right
+        return self._comparable(node.left), self._comparable(node.right)
 
     def _call(self, node: Call) -> str:
         if node.signature.is_set:
@@ -420,18 +448,17 @@ class DuckDbRenderer:
         return f"{'greatest' if node.is_greatest else 'least'}({', '.join(arguments)})"
 
     def _any_or_all(self, node: AnyOrAll) -> str:
-        if (isinstance(node.array, Constant) and node.array.value == []) or (
-            isinstance(node.array, ArrayOf) and not node.array.items
-        ):
-            # DuckDB would not evaluate the left side, which may fail.
-            raise UnsupportedError("a comparison with an empty array is not supported", node.location)
         variable = f"item_{len(self._items) + 1}"
         self._items.append(variable)
         try:
             comparison = self._inside(node.comparison)
         finally:
             self._items.pop()
-        tests = f"list_transform({self._inside(node.array)}, lambda {variable}: {comparison})"
+        array = self._inside(node.array)
+        if not _has_items(node.array) and not isinstance(node.left, Constant | ColumnReference | Parameter):
+            # The left side may fail, and an array without items would not evaluate it.
+            array = f"CASE WHEN ({self._inside(node.left)}) IS NULL THEN {array} ELSE {array} END"
+        tests = f"list_transform({array}, lambda {variable}: {comparison})"
         return f"{'all_of' if node.is_all else 'any_of'}({tests})"
 
     def _current_time(self, sql_type: SqlType) -> str:
@@ -441,12 +468,20 @@ class DuckDbRenderer:
         found = AGGREGATES.get(node.signature.key)
         if found is None:
             raise UnsupportedError(f"the function {node.signature.name} is not supported", node.location)
-        arguments = [self.expression(one) for one in node.arguments]
-        keys = [self._sorted(self.expression(key.expression), key) for key in node.order]
-        within = [self._sorted(self.expression(key.expression), key) for key in node.within_group]
-        condition = self.expression(node.condition) if node.condition is not None else None
-        sorted_values = [self.expression(key.expression) for key in node.within_group]
+        # A window function is computed after groups are made, any other aggregate of the rows of a group.
+        with nullcontext() if over else self._before_grouping():
+            condition = self.expression(node.condition) if node.condition is not None else None
+            arguments = [self._filtered(one, condition) for one in node.arguments]
+            keys = [self._sorted(self._filtered(key.expression, condition), key) for key in node.order]
+            within = [self._sorted(self._filtered(key.expression, condition), key) for key in node.within_group]
+            sorted_values = [self._filtered(key.expression, condition) for key in node.within_group]
         return found(AggregateCall(node, arguments, keys, within, condition, over, sorted_values, is_short_frame))
+
+    def _filtered(self, node: Expression, condition: str | None) -> str:
+        """Return an argument of an aggregate, which is not evaluated on rows that FILTER leaves out."""
+        text = self.expression(node)
+        is_constant = not any(isinstance(part, ColumnReference) for part in node.walk())
+        return text if is_constant or isinstance(node, ColumnReference) else only_where(condition, text)
 
     def _window(self, node: WindowCall) -> str:
         parts = []
@@ -503,8 +538,10 @@ class DuckDbRenderer:
         if not isinstance(source, ColumnReference) or found is None or source.column != found.of or source.is_dependent:
             return RecordJson.of(self.expression(source))
         table = f"t{source.relation}"
-        columns = {key: f"{table}.{quoted(name)}" for key, name in found.columns.items()}
-        return RecordJson.of(self.expression(source), columns, f"{table}.{quoted(found.doubtful)}")
+        columns, integers = (
+            {key: f"{table}.{quoted(name)}" for key, name in names.items()} for names in (found.columns, found.integers)
+        )
+        return RecordJson.of(self.expression(source), columns, integers, f"{table}.{quoted(found.doubtful)}")
 
     def _parameter(self, node: Parameter) -> str:
         return constant(parameter_value(self._parameters[node.number - 1], node.type, node.location), node.type)
@@ -520,6 +557,10 @@ def _distinct(text: str, types: Sequence[SqlType]) -> str:
 
 def _members(group: Grouping) -> list[Expression]:
     return [*group.expressions, *(one for part in group.parts for one in _members(part))]
+
+
+def _has_items(array: Expression | None) -> bool:
+    return bool(array.value if isinstance(array, Constant) else isinstance(array, ArrayOf) and array.items)
 
 
 def _is_short(frame: WindowFrame | None) -> bool:

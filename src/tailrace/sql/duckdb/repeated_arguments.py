@@ -33,10 +33,15 @@ def _uses(parameters: str, body: str) -> int:
     return max(len(re.findall(rf"\b{parameter.strip()}\b", body)) for parameter in parameters.split(","))
 
 
+def is_volatile(text: str) -> bool:
+    """Return whether a text of DuckDB has another value each time that it is evaluated."""
+    return _VOLATILE.search(text) is not None
+
+
 def written(template: Callable[[Sequence[str]], str], arguments: Sequence[str]) -> str:
     """Return a template with its arguments filled in, each of which is computed once."""
     text = template(arguments)
-    long = [at for at, one in enumerate(arguments) if len(one) > _LONG or _VOLATILE.search(one)]
+    long = [at for at, one in enumerate(arguments) if len(one) > _LONG or is_volatile(one)]
     if not long or not _is_repeating(template, text, len(arguments)):
         return text
     number = 1 + max((int(one) for one in _VARIABLE.findall(text)), default=0)

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.tree import Aggregate, Call
 from tailrace.sql.analysis.types import SqlType, digits_of
+from tailrace.sql.duckdb.repeated_arguments import is_volatile
 
 MAX_PRECISION = 38
 """The digits of DuckDB's largest decimal."""
@@ -60,6 +61,11 @@ def decimal_text(text: str, sql_type: SqlType) -> str:
     return f"with_zero({printed})" if sql_type.precision == sql_type.scale else printed
 
 
+def only_where(condition: str | None, text: str) -> str:
+    """Return a text that is evaluated only where a condition is true, if it has the same value each time."""
+    return text if condition is None or is_volatile(condition) else f"(CASE WHEN {condition} THEN {text} END)"
+
+
 class AggregateCall:
     """An aggregate that is to be written: `call('sum')` is the call of DuckDB's function with all clauses."""
 
@@ -90,6 +96,10 @@ class AggregateCall:
             raise UnsupportedError("DISTINCT of numerics without a fixed scale is not supported", self.node.location)
         order = self._order if ordered and self._order else sorted_by
         return self._written(name, arguments, is_distinct=self.node.is_distinct, order=order)
+
+    def only_kept(self, text: str) -> str:
+        """Return a text that is evaluated only on the rows that FILTER keeps. DuckDB would also fail on the others."""
+        return only_where(self._condition, text)
 
     def of_keys(self, name: str, *keys: str) -> str:
         """Return a call with keys of the arguments, which are distinct where the values are."""

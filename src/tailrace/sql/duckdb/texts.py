@@ -31,8 +31,7 @@ def _format(arguments: Sequence[str], call: Call) -> str:
     pieces = _plain_pieces(call, values)
     if pieces is not None:
         return f"concat({', '.join(pieces)})" if pieces else "''"
-    listed = f"[{', '.join(values)}]::VARCHAR[]"
-    return f"format_text({arguments[0]}, {listed}, list_transform({listed}, lambda item: quoted_identifier(item)))"
+    return f"format_text({arguments[0]}, [{', '.join(values)}]::VARCHAR[])"
 
 
 def _plain_pieces(call: Call, values: Sequence[str]) -> list[str] | None:

@@ -13,7 +13,7 @@ from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.interval_texts import Interval, interval_text
 from tailrace.sql.analysis.json_documents import JsonError, document_text, read_document, too_deep
 from tailrace.sql.analysis.types import SqlType
-from tailrace.sql.functions.float_texts import float4_text
+from tailrace.sql.functions.float_texts import shortest_float4
 
 
 def python_values(column: pa.Array | pa.ChunkedArray, sql_type: SqlType) -> list[Any]:
@@ -40,11 +40,6 @@ def _converter(sql_type: SqlType, converters: Mapping[str, "Converter"]) -> "Con
         inner = _converter(sql_type.element, converters)
         return None if inner is None else lambda items: [None if item is None else inner(item) for item in items]
     return converters.get(sql_type.name)
-
-
-def _shortest(value: float) -> float:
-    """Return the double that is written with as few digits as distinguish the float4."""
-    return float(float4_text(value))
 
 
 def _json(text: str) -> Any:
@@ -81,7 +76,7 @@ def _interval_text(value: Any) -> str:
 Converter = Callable[[Any], Any]
 _CONVERTERS: Mapping[str, Converter] = {
     "numeric": Decimal,
-    "float4": _shortest,
+    "float4": shortest_float4,
     "timestamp": _in_utc,
     "timestamptz": _in_utc,
     "json": _json,
@@ -91,7 +86,6 @@ _CONVERTERS: Mapping[str, Converter] = {
 }
 _EXPRESSION_CONVERTERS: Mapping[str, Converter] = {
     "numeric": Decimal,
-    "float4": _shortest,
     "timestamptz": _in_utc,
     "jsonb": _jsonb_text,
     "uuid": _uuid,

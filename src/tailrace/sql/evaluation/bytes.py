@@ -92,6 +92,7 @@ BYTES: dict[str, Entry] = {
     "decode(text, text)": coded(byte_functions.decoded),
     "convert_from(bytea, name)": coded(_convert_from),
     "convert_to(text, name)": _convert_to,
+    "length(bytea, name)": coded(lambda value, encoding: len(_convert_from(value, encoding))),
     "md5(bytea)": lambda value: hashlib.md5(value, usedforsecurity=False).hexdigest(),
     "sha224(bytea)": _hash("sha224"),
     "sha256(bytea)": _hash("sha256"),

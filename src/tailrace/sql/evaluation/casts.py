@@ -1,13 +1,12 @@
 """Casts between types."""
 
 import math
-import struct
 from datetime import UTC, date, datetime, time
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
 from tailrace.sql.analysis.errors import UnsupportedError
-from tailrace.sql.analysis.input_texts import read_text
+from tailrace.sql.analysis.input_texts import nearest_float4, read_text
 from tailrace.sql.analysis.interval_texts import Interval
 from tailrace.sql.analysis.json_documents import document_text, read_document
 from tailrace.sql.analysis.types import FLOATS, INTEGERS, TEXTS, SqlType, digits_of
@@ -27,6 +26,14 @@ def cast_function(source: SqlType, target: SqlType, *, is_explicit: bool) -> Fun
         return None if inner is None else lambda items: [None if item is None else inner(item) for item in items]
     if target.name in TEXTS:
         return _to_text(source, target, is_explicit)
+    convert = _scalar_cast(source, target)
+    if source.name == "jsonb" and target.name not in ("json", "jsonb") and convert is not None:
+        # The null of JSON becomes the null of SQL.
+        return lambda text: None if text == "null" else convert(text)
+    return convert
+
+
+def _scalar_cast(source: SqlType, target: SqlType) -> Function | None:
     if source.name in TEXTS:
         return _from_text(source, target)
     if target.name in INTEGERS:
@@ -142,9 +149,9 @@ def numeric_fitter(target: SqlType) -> Function:
             rounded = value.quantize(unit, context=_CONTEXT)
         except InvalidOperation:
             rounded = limit
-        if abs(rounded) >= limit:
+        if rounded.copy_abs() >= limit:
             raise EvaluationError("22003", "numeric field overflow")
-        return rounded if rounded else abs(rounded)
+        return rounded if rounded else rounded.copy_abs()
 
     return fit
 
@@ -158,20 +165,19 @@ def _float_as_numeric(value: float, digits: int) -> Decimal:
 
 
 def _to_float(source: SqlType, target: SqlType) -> Function | None:
-    fit = as_real if target.name == "float4" else _unchanged
     if source.name in INTEGERS or source.name in FLOATS:
-        return lambda value: fit(float(value))
+        return as_real if target.name == "float4" else float
     if source.name == "numeric":
-        return lambda value: fit(_numeric_as_float(value, target))
+        return lambda value: _numeric_as_float(value, target)
     if source.name == "jsonb":
-        return lambda text: fit(_numeric_as_float(_json_number(text, target), target))
+        return lambda text: _numeric_as_float(_json_number(text, target), target)
     return None
 
 
 def _numeric_as_float(value: Decimal, target: SqlType) -> float:
-    result = float(value)
     if not value.is_finite():
-        return result
+        return float(value)
+    result = nearest_float4(value) if target.name == "float4" else float(value)
     if math.isinf(result) or (result == 0 and value):
         raise EvaluationError("22003", f'"{value:f}" is out of range for type {target}')
     return result
@@ -179,7 +185,7 @@ def _numeric_as_float(value: Decimal, target: SqlType) -> float:
 
 def as_real(value: float) -> float:
     """Return a number as a float4 holds it."""
-    result: float = struct.unpack("f", struct.pack("f", value))[0]
+    result = nearest_float4(value)
     if math.isinf(result) and not math.isinf(value):
         raise EvaluationError("22003", "value out of range: overflow")
     if result == 0 and value:

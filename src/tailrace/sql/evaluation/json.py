@@ -156,7 +156,11 @@ def _build_jsonb_object(call: Call) -> Function:
     return build
 
 
-def _build_json_object(call: Call) -> Function:
+def _json_object_builder(colon: str, comma: str) -> ByCall:
+    return ByCall(lambda call: _build_json_object(call, colon, comma), is_strict=False)
+
+
+def _build_json_object(call: Call, colon: str, comma: str) -> Function:
     if len(call.arguments) % 2:
         return _odd_arguments
     names = [_name_printer(one.type) for one in call.arguments[::2]]
@@ -168,8 +172,8 @@ def _build_json_object(call: Call) -> Function:
             given, value = values[2 * at : 2 * at + 2]
             if given is None:
                 raise EvaluationError("22004", "null value not allowed for object key")
-            parts.append(f"{quoted_string(name(given))} : {'null' if value is None else show(value)}")
-        return f"{{{', '.join(parts)}}}"
+            parts.append(f"{quoted_string(name(given))}{colon}{'null' if value is None else show(value)}")
+        return f"{{{comma.join(parts)}}}"
 
     return build
 
@@ -268,7 +272,8 @@ _ENTRIES: dict[str, Entry] = {
     "{json}_build_object()": lambda: "{}",
     "{json}_build_array()": lambda: "[]",
     "jsonb_build_object(any)": ByCall(_build_jsonb_object, is_strict=False),
-    "json_build_object(any)": ByCall(_build_json_object, is_strict=False),
+    "json_build_object(any)": _json_object_builder(" : ", ", "),
+    "json_of_row(any)": _json_object_builder(":", ","),
     "jsonb_build_array(any)": ByCall(_build_jsonb_array, is_strict=False),
     "json_build_array(any)": ByCall(_build_json_array, is_strict=False),
     "jsonb_object(text[])": _object,

@@ -210,11 +210,11 @@ def _floor_float(value: float) -> float:
 
 
 def of_numerics(operate: Callable[..., Any]) -> Function:
-    """Return a function of numerics whose zero has no sign."""
+    """Return a function of numerics whose zero and NaN have no sign."""
 
     def function(*values: Any) -> Any:
         result = operate(*values)
-        return abs(result) if isinstance(result, Decimal) and not result else result
+        return result.copy_abs() if isinstance(result, Decimal) and (not result or result.is_nan()) else result
 
     return coded(function)
 
@@ -263,6 +263,12 @@ def _in_base(base: str) -> ByCall:
 def _type_name(call: Call) -> Function:
     given: SqlType = call.arguments[0].type
     return lambda value: str(given)
+
+
+def _random_between(low: int, high: int) -> int:
+    if low > high:
+        raise EvaluationError("22023", "lower bound must be less than or equal to upper bound")
+    return _random.randint(low, high)
 
 
 NUMBERS: dict[str, Entry] = expanded(
@@ -327,8 +333,15 @@ NUMBERS: dict[str, Entry] = expanded(
         "tanh(float8)": _of_float(math.tanh),
         "degrees(float8)": lambda value: _float_quotient(value, 0.0174532925199432957692),
         "radians(float8)": lambda value: _float_product(value, 0.0174532925199432957692),
+        **{f"{name}(float8)": coded(function) for name, function in float_functions.DEGREES.items()},
+        "atan2d(float8, float8)": float_functions.arc_tangent_of_two,
+        "erf(float8)": math.erf,
+        "erfc(float8)": math.erfc,
         "pi()": lambda: math.pi,
         "random()": _random.random,
+        "random(int4, int4)": _random_between,
+        "random(int8, int8)": _random_between,
+        "random_normal(float8, float8)": _random.normalvariate,
         "numeric + numeric": of_numerics(numerics.add),
         "numeric - numeric": of_numerics(numerics.subtract),
         "numeric * numeric": of_numerics(numerics.multiply),
@@ -337,8 +350,8 @@ NUMBERS: dict[str, Entry] = expanded(
         "mod(numeric, numeric)": of_numerics(numerics.remainder),
         "div(numeric, numeric)": of_numerics(numerics.whole_quotient),
         "- numeric": of_numerics(lambda value: value.copy_negate()),
-        "@ numeric": abs,
-        "abs(numeric)": abs,
+        "@ numeric": Decimal.copy_abs,
+        "abs(numeric)": Decimal.copy_abs,
         "sign(numeric)": numeric_functions.sign,
         "numeric ^ numeric": of_numerics(numeric_functions.power),
         "power(numeric, numeric)": of_numerics(numeric_functions.power),

@@ -4,8 +4,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from tailrace.sql.analysis.errors import UnsupportedError
-from tailrace.sql.analysis.tree import Call, Constant
+from tailrace.sql.analysis.tree import Call
 from tailrace.sql.evaluation.bytes import BYTES
 from tailrace.sql.evaluation.functions import ByCall, Entry, EvaluationError, Function, check_length, coded, expanded
 from tailrace.sql.evaluation.output_texts import cast_printer, printer
@@ -137,14 +136,11 @@ def _quoted_nullable(call: Call) -> Function:
 
 
 def _format(call: Call) -> Function:
-    pattern = call.arguments[0]
-    if not isinstance(pattern, Constant) or "I" in str(pattern.value).replace("%%", ""):
-        raise UnsupportedError("format is supported here with a constant text that has no %I", call.location)
     printers = [printer(one.type) for one in call.arguments[1:]]
 
     def function(text: str | None, *values: Any) -> str | None:
         shown = [None if value is None else show(value) for show, value in zip(printers, values, strict=True)]
-        return None if text is None else text_functions.format_text(text, shown, shown)
+        return None if text is None else text_functions.format_text(text, shown)
 
     return coded(function)
 
@@ -163,6 +159,7 @@ _TEXT_ENTRIES: dict[str, Entry] = {
     "upper(text)": characters.upper,
     "casefold(text)": characters.casefold,
     "initcap(text)": characters.initcap,
+    "quote_ident(text)": text_functions.quoted_identifier,
     "format(text)": ByCall(_format, is_strict=False),
     "format(text, any)": ByCall(_format, is_strict=False),
     "length(text)": len,

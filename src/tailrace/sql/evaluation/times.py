@@ -285,7 +285,9 @@ def _span(start: Any, end: Any) -> tuple[Any, Any] | None:
 
 
 def _date_part(field: str, value: Any) -> float | None:
-    found = parts_of(value, field)
+    """Return a part as a float. Unlike `extract`, this takes a date as the time at which it begins."""
+    is_date = isinstance(value, date) and not isinstance(value, datetime)
+    found = parts_of(date_as_timestamp(value) if is_date else value, field)
     return None if found is None else float(found)
 
 

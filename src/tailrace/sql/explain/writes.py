@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tailrace.model.names import topic_form
+from tailrace.model.names import topic_form, without_public
 from tailrace.model.table import CHANGES_PREFIX, Table
 from tailrace.model.text import counted
 from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
@@ -105,7 +105,7 @@ def checks_of(table: Table) -> Iterator[str]:
 
 def _analyzed(write: Write, kinds: Sequence[SqlType], table: Table) -> AnalyzedWrite:
     def columns(name: str) -> list[RelationColumn]:
-        if name.lower() != table.name.lower():
+        if table.name.lower() not in (name.lower(), without_public(name).lower()):
             raise UnsupportedError("the statement reads another table")
         return written_columns(table)
 

@@ -20,6 +20,18 @@ def float8_text(value: float) -> str:
     return _text(value, is_float4=False)
 
 
+def shortest_float4(value: float) -> float:
+    """Return the double that is written as PostgreSQL writes this float4."""
+    if not math.isfinite(value):
+        return value
+    kept = np.float32(value)
+    short = float(str(kept))
+    with np.errstate(over="ignore"):
+        neighbour = float(np.nextafter(kept, np.float32(math.copysign(math.inf, short - value))))
+    is_in_the_middle = short - value == neighbour - short
+    return float(float4_text(value)) if is_in_the_middle else short
+
+
 def _text(value: float, *, is_float4: bool) -> str:
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

@@ -23,18 +23,26 @@ _TWICE = '%"{0}"%"{0}"%'
 class RecordJson(str):
     """The text of an expression that is a record's text as JSON. `source` is the text itself.
 
-    `fields` are the texts of columns that have fields of it, by their keys, for rows in which `doubtful` is false.
+    `fields` are the texts of columns that have fields of it, by their keys, for rows in which `doubtful` is false. `integers`
+    are those of columns that have some of these fields as integers, and null where a field is not one.
     """
 
-    __slots__ = ("doubtful", "fields", "source")
+    __slots__ = ("doubtful", "fields", "integers", "source")
     source: str
     fields: Mapping[str, str]
+    integers: Mapping[str, str]
     doubtful: str
 
     @classmethod
-    def of(cls, source: str, fields: Mapping[str, str] = MappingProxyType({}), doubtful: str = "") -> "RecordJson":
+    def of(
+        cls,
+        source: str,
+        fields: Mapping[str, str] = MappingProxyType({}),
+        integers: Mapping[str, str] = MappingProxyType({}),
+        doubtful: str = "",
+    ) -> "RecordJson":
         made = cls(f"record_json({source})")
-        made.source, made.fields, made.doubtful = source, fields, doubtful
+        made.source, made.fields, made.integers, made.doubtful = source, fields, integers, doubtful
         return made
 
 
@@ -50,7 +58,8 @@ class JsonPath(str):
     def of(cls, base: str, steps: tuple[str, ...], *, is_text: bool) -> "JsonPath":
         general = _extracted(base, steps, is_text=is_text)
         field = _field(base, steps) if is_text else None
-        made = cls(general if field is None else f"coalesce({field.text}, CASE WHEN {field.doubtful} THEN {general} END)")
+        # DuckDB copies nothing where one branch takes all rows.
+        made = cls(general if field is None else f"(CASE WHEN {field.doubtful} THEN {general} ELSE {field.text} END)")
         made.base, made.steps, made.is_text = base, steps, is_text
         return made
 
@@ -63,7 +72,11 @@ class JsonPath(str):
         if field is not None:
             plain = f"{_NATIVE_CASTS[target.name]}({field.text})"
             is_other = f"{field.doubtful} OR {field.text} IS NOT NULL"
-            return f"coalesce({plain}, CASE WHEN {is_other} THEN {general} END)"
+            cast = f"coalesce({plain}, CASE WHEN {is_other} THEN {general} END)"
+            if field.integer is None or target.name not in INTEGER_CASTS:
+                return cast
+            integer = INTEGER_CASTS[target.name].format(field.integer)
+            return f"(CASE WHEN {integer} IS NULL THEN {cast} ELSE {integer} END)"
         source, checks = _source(self.base, self.steps)
         value = f"try(json_extract_string({source}, {native}))"
         if not self.is_text:
@@ -79,14 +92,16 @@ class _RecordField(NamedTuple):
     """A column that has a field of a record's text where `doubtful` is false, and null elsewhere."""
 
     text: str
+    integer: str | None
     doubtful: str
 
 
 def _field(base: str, steps: tuple[str, ...]) -> _RecordField | None:
     if not isinstance(base, RecordJson) or len(steps) != 1 or steps[0][0] != ".":
         return None
-    text = base.fields.get(steps[0][1:])
-    return None if text is None else _RecordField(text, base.doubtful)
+    key = steps[0][1:]
+    text = base.fields.get(key)
+    return None if text is None else _RecordField(text, base.integers.get(key), base.doubtful)
 
 
 def is_native_key(key: str) -> bool:
@@ -94,6 +109,8 @@ def is_native_key(key: str) -> bool:
     return _NATIVE_KEY.fullmatch(key) is not None
 
 
+INTEGER_CASTS = {"int2": "TRY_CAST({} AS SMALLINT)", "int4": "TRY_CAST({} AS INTEGER)", "int8": "{}"}
+"""How a column of integers is cast to the types that a field may be cast to."""
 _NATIVE_CASTS = {
     "int2": "plain_int2",
     "int4": "plain_int4",

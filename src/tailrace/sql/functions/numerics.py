@@ -6,14 +6,12 @@ Such a numeric is a text, as PostgreSQL prints it: digits without an exponent, `
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 
 from tailrace.sql.analysis.errors import AnalysisError
-from tailrace.sql.analysis.input_texts import read_text
+from tailrace.sql.analysis.input_texts import MAX_SCALE, MAX_WHOLE_DIGITS, read_text
 from tailrace.sql.analysis.types import NUMERIC
 
 MIN_SIGNIFICANT_DIGITS = 16
 MAX_DISPLAY_SCALE = 1000
 """The largest scale that PostgreSQL chooses for a quotient, a root or a logarithm."""
-_MAX_SCALE = 16_383
-_MAX_WHOLE_DIGITS = 131_072
 _MAX_DECIMAL_DIGITS = 38
 DIGITS_IN_WORD = 4
 """PostgreSQL computes in words of four decimal digits, and estimates the size of a quotient by them."""
@@ -39,7 +37,7 @@ def text_of(value: Decimal) -> str:
     if value.is_finite():
         if not value:
             value = value.copy_abs()
-        elif value.adjusted() >= _MAX_WHOLE_DIGITS:
+        elif value.adjusted() >= MAX_WHOLE_DIGITS:
             raise NumericError("[22003] value overflows numeric format")
     return "NaN" if value.is_nan() else format(value, "f")
 
@@ -81,7 +79,7 @@ def subtract(a: Decimal, b: Decimal) -> Decimal:
 
 def multiply(a: Decimal, b: Decimal) -> Decimal:
     result = EXACT.multiply(a, b)
-    return at_scale(result, _MAX_SCALE) if scale_of(result) > _MAX_SCALE else result
+    return at_scale(result, MAX_SCALE) if scale_of(result) > MAX_SCALE else result
 
 
 def divide(a: Decimal, b: Decimal) -> Decimal:
@@ -133,7 +131,7 @@ def rounded(a: Decimal, digits: int, rounding: str = ROUND_HALF_UP) -> Decimal:
     """Return the number with so many digits after the point; a negative number of digits rounds before it."""
     if not a.is_finite():
         return a
-    digits = min(max(digits, -_MAX_WHOLE_DIGITS), _MAX_SCALE)
+    digits = min(max(digits, -MAX_WHOLE_DIGITS), MAX_SCALE)
     if digits >= 0:
         return at_scale(a, digits, rounding)
     return EXACT.plus(at_scale(a, digits, rounding)).quantize(ONE, context=EXACT)

@@ -12,6 +12,29 @@ _STAR = re.compile(r"%(?:\d+\$)?-*\*")
 _FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 _ESCAPE = re.compile(r"\\(?:(\\)|\+([0-9a-fA-F]{6})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-9a-fA-F]{4})|)")
 _IDENTIFIER = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([A-Za-z_\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*))\s*')
+_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_RESERVED_WORDS = frozenset(
+    (
+        "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "authorization", "between",
+        "bigint", "binary", "bit", "boolean", "both", "case", "cast", "char", "character", "check", "coalesce", "collate",
+        "collation", "column", "concurrently", "constraint", "create", "cross", "current_catalog", "current_date",
+        "current_role", "current_schema", "current_time", "current_timestamp", "current_user", "dec", "decimal",
+        "default", "deferrable", "desc", "distinct", "do", "else", "end", "except", "exists", "extract", "false", "fetch",
+        "float", "for", "foreign", "freeze", "from", "full", "grant", "greatest", "group", "grouping", "having", "ilike",
+        "in", "initially", "inner", "inout", "int", "integer", "intersect", "interval", "into", "is", "isnull", "join",
+        "json", "json_array", "json_arrayagg", "json_exists", "json_object", "json_objectagg", "json_query",
+        "json_scalar", "json_serialize", "json_table", "json_value", "lateral", "leading", "least", "left", "like",
+        "limit", "localtime", "localtimestamp", "merge_action", "national", "natural", "nchar", "none", "normalize",
+        "not", "notnull", "null", "nullif", "numeric", "offset", "on", "only", "or", "order", "out", "outer", "overlaps",
+        "overlay", "placing", "position", "precision", "primary", "real", "references", "returning", "right", "row",
+        "select", "session_user", "setof", "similar", "smallint", "some", "substring", "symmetric", "system_user",
+        "table", "tablesample", "then", "time", "timestamp", "to", "trailing", "treat", "trim", "true", "union", "unique",
+        "user", "using", "values", "varchar", "variadic", "verbose", "when", "where", "window", "with", "xmlattributes",
+        "xmlconcat", "xmlelement", "xmlexists", "xmlforest", "xmlnamespaces", "xmlparse", "xmlpi", "xmlroot",
+        "xmlserialize", "xmltable",
+    )
+)  # fmt: skip
+"""The words of PostgreSQL that are a name of a table or column only in quotes."""
 
 
 class TextError(Exception):
@@ -23,8 +46,15 @@ def quoted_literal(text: str) -> str:
     return f"E{quoted}" if "\\" in text else quoted
 
 
-def format_text(text: str, values: Sequence[str | None], quoted_identifiers: Sequence[str | None]) -> str:
-    """Return a text with `%s`, `%I` and `%L` replaced by values. `quoted_identifiers` are the values as `%I` shows them."""
+def quoted_identifier(text: str) -> str:
+    """Return a name as SQL writes it: in quotes where it needs them."""
+    if _PLAIN_NAME.fullmatch(text) and text not in _RESERVED_WORDS:
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def format_text(text: str, values: Sequence[str | None]) -> str:
+    """Return a text with `%s`, `%I` and `%L` replaced by values."""
     out = []
     at = used = size = 0
     while True:
@@ -51,12 +81,12 @@ def format_text(text: str, values: Sequence[str | None], quoted_identifiers: Seq
         if kind not in "sIL":
             raise TextError(f'[22023] unrecognized format() type specifier "{kind}"')
         value = _argument(values, used)
-        if kind == "I" and value is None:
-            raise TextError("[22004] null values cannot be formatted as an SQL identifier")
         if kind == "L":
             value = "NULL" if value is None else quoted_literal(value)
         elif kind == "I":
-            value = quoted_identifiers[used]
+            if value is None:
+                raise TextError("[22004] null values cannot be formatted as an SQL identifier")
+            value = quoted_identifier(value)
         used += 1
         if abs(width) > _LIMIT_BYTES or size + abs(width) > _LIMIT_BYTES:
             raise TextError("[54000] requested length too large: a text of a query can have 10 MB")

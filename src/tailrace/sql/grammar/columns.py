@@ -11,8 +11,7 @@ from tailrace.sql.statements import CheckDefinition, ExpressionText, Query, Uniq
 
 Node = Mapping[str, Any]
 
-_MAX_PRECISION = 38
-_DEFAULT_DECIMAL = (18, 3)
+_MAX_PRECISION = 1000
 _MAX_LENGTH = 10_485_760
 """That of PostgreSQL's varchar(n) and char(n)."""
 _UNDEFINED_TYPE = "42704"
@@ -50,6 +49,7 @@ TYPES: Mapping[str, ColumnKind] = {
     "TIMESTAMPTZ": "timestamp",
     "TIME": "time",
     "TIME WITHOUT TIME ZONE": "time",
+    "INTERVAL": "interval",
     "UUID": "uuid",
     "JSONB": "json",
     "JSON": "json",
@@ -64,7 +64,6 @@ _SERIALS: Mapping[str, ColumnKind] = {
     "serial8": "bigint",
 }
 _UNSUPPORTED = {
-    "interval": "store a number of seconds, or the text of the interval",
     "timetz": "use timestamptz, or time without a time zone",
     "money": "use decimal(p, s)",
 }
@@ -273,14 +272,15 @@ class DefinitionReader:
     def _decimal(self, modifiers: Sequence[int], location: int) -> ColumnType:
         if len(modifiers) > 2:
             raise self.error("invalid NUMERIC type modifier", location, sqlstate=_INVALID_PARAMETER)
-        precision, scale = (*modifiers, 0)[:2] if modifiers else _DEFAULT_DECIMAL
-        if not (1 <= precision <= _MAX_PRECISION and 0 <= scale <= precision):
-            raise self.error(
-                f"decimal({precision}, {scale}) is not valid; a decimal has 1 to {_MAX_PRECISION} digits, of which 0 to all are"
-                " after the decimal point",
-                location,
-                sqlstate=_INVALID_PARAMETER,
-            )
+        if not modifiers:
+            return ColumnType("decimal")
+        precision, scale = (*modifiers, 0)[:2]
+        if not 1 <= precision <= _MAX_PRECISION:
+            message = f"NUMERIC precision {precision} must be between 1 and {_MAX_PRECISION}"
+            raise self.error(message, location, sqlstate=_INVALID_PARAMETER)
+        if not -_MAX_PRECISION <= scale <= _MAX_PRECISION:
+            message = f"NUMERIC scale {scale} must be between -{_MAX_PRECISION} and {_MAX_PRECISION}"
+            raise self.error(message, location, sqlstate=_INVALID_PARAMETER)
         return ColumnType("decimal", precision=precision, scale=scale)
 
     def _default(self, constraint: Node, constraints: Sequence[Node]) -> str:

@@ -1,4 +1,4 @@
-"""Statements about topics: CREATE, ALTER, CLEAR and DROP TOPIC, CONSUME, ACK, REDRIVE; SHOW and DESCRIBE.
+"""Statements about topics: CREATE, ALTER, CLEAR and DROP TOPIC, CONSUME, ACK, REDRIVE; ALTER PIPELINE, SHOW and DESCRIBE.
 
 CREATE TOPIC [IF NOT EXISTS] name [PARTITIONS n] [WITH (option = value, ...)]
 ALTER TOPIC name SET (option = value, ...)
@@ -13,8 +13,9 @@ CONSUME FROM topic [GROUP 'g'] [PARTITION p] [FROM LATEST | EARLIEST | OFFSET n 
 ACK topic GROUP 'g' [PARTITION p] UPTO OFFSET n
 COMMIT topic GROUP 'g' [PARTITION p] UPTO OFFSET n
 REDRIVE DEAD LETTERS OF topic [WHERE condition] [LIMIT n]
-SHOW TOPICS | TABLES | VIEWS | ROUTES | GROUPS
-DESCRIBE TOPIC | TABLE | VIEW name
+ALTER PIPELINE name SET (latency = 'batch' | 'realtime')
+SHOW TOPICS | TABLES | VIEWS | ROUTES | GROUPS | PIPELINES
+DESCRIBE [TOPIC | TABLE | VIEW] name
 """
 
 import re
@@ -25,6 +26,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from tailrace.model.fetch import AtOffset, AtTime, StartAt, StartEdge
+from tailrace.model.pipeline import Latency
 from tailrace.model.route import Operation, PayloadMode
 from tailrace.model.topic import DedupMode, TimestampMode, TopicOptions
 from tailrace.sql.grammar.expressions import expression_text
@@ -42,7 +44,9 @@ from tailrace.sql.statements import (
     DropTopicStatement,
     ExpressionText,
     RedriveStatement,
+    SetPipelineStatement,
     SetTopicStatement,
+    ShownObjects,
     ShowStatement,
     Statement,
 )
@@ -55,12 +59,13 @@ _OPERATIONS: dict[str, Operation] = {"INSERT": "insert", "UPDATE": "update", "DE
 
 _DURATION = re.compile(r"\s*(\d{1,9})\s*(ms|s|m)\s*", re.IGNORECASE)
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000}
-_SHOWN: dict[str, Literal["topics", "tables", "views", "routes", "groups"]] = {
+_SHOWN: dict[str, ShownObjects] = {
     "TOPICS": "topics",
     "TABLES": "tables",
     "VIEWS": "views",
     "ROUTES": "routes",
     "GROUPS": "groups",
+    "PIPELINES": "pipelines",
 }
 _DESCRIBED: dict[str, Literal["topic", "table", "view"]] = {"TOPIC": "topic", "TABLE": "table", "VIEW": "view"}
 
@@ -301,6 +306,24 @@ def redrive(reader: TokenReader, text: str, source: str) -> Statement:
     return RedriveStatement(text=text, topic=topic, where=where, where_line=line, where_column=column, limit=limit)
 
 
+def alter_pipeline(reader: TokenReader, text: str) -> Statement:
+    reader.expect("ALTER PIPELINE")
+    name = reader.name("the name of a pipeline")
+    reader.expect("SET")
+    options = _options(reader, _pipeline_option)
+    reader.expect_end()
+    return SetPipelineStatement(text=text, name=name, **options)
+
+
+def _pipeline_option(reader: TokenReader, name: str, position: TextPosition) -> object:
+    if name != "latency":
+        reader.reject(f"pipelines have no option {name!r}; use latency", position)
+    value = reader.string("the latency")
+    if not reader.is_placeholder and value not in get_args(Latency):
+        reader.reject(f"option 'latency' can't be {value!r}; it must be {' or '.join(map(repr, get_args(Latency)))}")
+    return value
+
+
 def show(reader: TokenReader, text: str) -> Statement:
     reader.expect("SHOW")
     what = _SHOWN[reader.one_of(*_SHOWN)]
@@ -310,7 +333,8 @@ def show(reader: TokenReader, text: str) -> Statement:
 
 def describe(reader: TokenReader, text: str) -> Statement:
     reader.one_of("DESCRIBE", "DESC")
-    what = _DESCRIBED[reader.one_of(*_DESCRIBED)]
-    name = reader.name(f"the name of a {what}")
+    said = next((word for word in _DESCRIBED if reader.take(word)), None)
+    what = None if said is None else _DESCRIBED[said]
+    name = reader.name(f"the name of a {what or 'table, view or topic'}")
     reader.expect_end()
     return DescribeStatement(text=text, what=what, name=name)

@@ -2,7 +2,7 @@
 
 The client reads the file (`client/copying`), and sends it in chunks. A chunk is in the table as a whole or not at all. If one
 of its rows can't be stored, `InvalidRowError` names it; or, with `skip`, the rows that can't be stored are left out and
-returned. These are rows with a value that is invalid for its column, and rows whose key exists.
+returned. These are rows with a value that is invalid for its column, and rows that break a constraint of the table.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from tailrace.model.errors import (
     InvalidRequestError,
     InvalidRowError,
     LimitExceededError,
+    QueryLimitError,
     SqlError,
     TailraceError,
     UnknownTableError,
@@ -23,14 +24,16 @@ from tailrace.model.ids import Cursor
 from tailrace.model.limits import Limits
 from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import Column, Table
-from tailrace.sql.results import Result
-from tailrace.sql.tables.values import codec_of
+from tailrace.sql.results import Result, RowConflict
+from tailrace.sql.schema_names import found_name
 from tailrace.wire.arrow_stream import InvalidStreamError, MessageSplitter
 
 _UNIQUE = "23505"
 _MAX_ITEMS = 10_000_000
 """Items of the lists of one request: nulls take no bytes in Arrow, but some as values."""
-_INVALID_VALUE = "22000"
+_OR_NOTHING = " ON CONFLICT DO NOTHING"
+_MOST_ATTEMPTS = 100
+"""How many times a request is tried. Rows that break a check are found together, unless a default of a column is to blame."""
 
 
 class LeftOutRow(NamedTuple):
@@ -75,7 +78,8 @@ class CopyHandler:
         can't be stored; otherwise raise `InvalidRowError` for the first such row."""
         table = self._table(name)
         rows = await asyncio.to_thread(_read_rows, data, table, self._limits)
-        while True:
+        text = _insert_text(table, rows.columns)
+        for _ in range(_MOST_ATTEMPTS):
             if rows.rejected and not skip:
                 raise _error_of(rows.rejected[min(rows.rejected)])
             left = [row for row in range(rows.size) if row not in rows.rejected] if rows.rejected else range(rows.size)
@@ -83,23 +87,29 @@ class CopyHandler:
                 return CopiedRows(0, None, _in_order(rows))
             given = await asyncio.to_thread(_rows_at, rows, left)
             try:
-                (result,) = await self._execute(_insert_text(table, rows.columns), given)
-                return CopiedRows(len(left), result.cursor, _in_order(rows))
+                (result,) = await self._execute(text, given)
             except ConstraintError as error:
-                known = {column.name for column in rows.columns}
-                if not skip or not known.issuperset(table.primary_key):
+                broken = error.rows or ([] if error.row is None else [error.row])
+                if not skip or not broken:
                     raise _constraint_error(error, left) from error
-                if not error.rows:
-                    return await self._insert_new(table, rows, left, given)
-                for number in error.rows:
+                if error.sqlstate == _UNIQUE and not text.endswith(_OR_NOTHING):
+                    text += _OR_NOTHING
+                    continue
+                for number in broken:
                     rows.rejected[left[number]] = LeftOutRow(left[number], None, None, str(error), error.sqlstate)
             except SqlError as error:
                 before = len(rows.rejected)
                 await asyncio.to_thread(_add_invalid, rows, left)
                 if len(rows.rejected) == before:
                     raise error
+            else:
+                for conflict in result.conflicts:
+                    rows.rejected[left[conflict.row]] = _left_out(conflict, rows, left[conflict.row])
+                return CopiedRows(len(left) - len(result.conflicts), result.cursor, _in_order(rows))
+        raise QueryLimitError(f"more than {_MOST_ATTEMPTS} rows break constraints that depend on defaults; send fewer rows")
 
     def _table(self, name: str) -> Table:
+        name = found_name(name, self._broker)
         table = self._broker.tables.find(name)
         if table is not None:
             return table
@@ -108,26 +118,6 @@ class CopyHandler:
         raise UnknownTableError(
             f"there is no table {name!r}{did_you_mean(name, [table.name for table in self._broker.tables])}"
         )
-
-    async def _insert_new(self, table: Table, rows: _Rows, left: Sequence[int], given: Sequence[Sequence[Any]]) -> CopiedRows:
-        """Insert the rows whose key does not exist yet."""
-        key = ", ".join(map(_quoted, table.primary_key))
-        text = f"{_insert_text(table, rows.columns)} ON CONFLICT DO NOTHING RETURNING {key}"
-        (result,) = await self._execute(text, given)
-        places = [[column.name for column in rows.columns].index(name) for name in table.primary_key]
-        columns = [rows.columns[place] for place in places]
-        inserted = iter(result.rows)
-        expected = next(inserted, None)
-        for row, values in zip(left, given, strict=True):
-            # Rows are returned in the order in which they are inserted, and no key twice.
-            found = [_loaded(values[place], column) for place, column in zip(places, columns, strict=True)]
-            if expected is not None and found == list(expected):
-                expected = next(inserted, None)
-            else:
-                pairs = ", ".join(f"{column.name} = {value!s}" for column, value in zip(columns, found, strict=True))
-                reason = f"table {table.name!r} already has a row with {pairs}"
-                rows.rejected[row] = LeftOutRow(row, columns[0].name, str(found[0]), reason, _UNIQUE)
-        return CopiedRows(len(result.rows), result.cursor, _in_order(rows))
 
 
 def _read_rows(data: bytes, table: Table, limits: Limits) -> _Rows:
@@ -204,9 +194,12 @@ def _add_invalid(rows: _Rows, left: Sequence[int]) -> None:
             rows.rejected.setdefault(row, LeftOutRow(row, *invalid[1:]))
 
 
-def _loaded(value: Any, column: Column) -> Any:
-    codec = codec_of(column.type)
-    return codec.load(codec.store(value))
+def _left_out(conflict: RowConflict, rows: _Rows, row: int) -> LeftOutRow:
+    """Return a row whose values in some columns are taken, with the first of these that is in the file."""
+    for column, values in zip(rows.columns, rows.values, strict=True):
+        if column.name in conflict.columns:
+            return LeftOutRow(row, column.name, str(values[row]), conflict.reason, _UNIQUE)
+    return LeftOutRow(row, None, None, conflict.reason, _UNIQUE)
 
 
 def _in_order(rows: _Rows) -> list[LeftOutRow]:

@@ -25,7 +25,7 @@ from tailrace.model.errors import (
 from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import MIB, Limits
 from tailrace.model.table import Column, ColumnType, Table
-from tailrace.sql.analysis.types import SqlType, digits_of, to_column
+from tailrace.sql.analysis.types import SqlType, to_column
 from tailrace.sql.parameters import Parameters
 from tailrace.sql.parse import parse
 from tailrace.sql.results import Result, ResultColumn, ResultRows
@@ -38,7 +38,6 @@ _log = logging.getLogger(__name__)
 
 _CHUNK_ROWS = 5_000
 _CHUNK_BYTES = MIB
-_MAX_PRECISION = 38
 _INVALID_DEFINITION = "42P16"
 _SYNTAX_ERROR = "42601"
 _ABORT_SECONDS = 0.1
@@ -91,7 +90,7 @@ class CreateTableAsHandler:
         for name in names:
             if names.count(name) > 1:
                 raise SqlError(f'column "{name}" specified more than once', *place, sqlstate="42701")
-        columns = [_column(name, kind, place) for name, kind in zip(names, outline.types, strict=True)]
+        columns = [_column(name, kind, place) for name, kind in zip(names, outline.declared_types, strict=True)]
         key: Sequence[str] = asked.primary_key
         if not key and outline.key is not None and all(_can_be_key(columns[at]) for at in outline.key):
             key = [names[at] for at in outline.key]
@@ -232,12 +231,8 @@ def _column_type(name: str, kind: SqlType, place: tuple[int, int]) -> ColumnType
     if kind.is_array:
         return ColumnType("list", element=_column_type(name, kind.element, place))
     if kind.name == "numeric":
-        digits = digits_of(kind)
-        if digits is None or digits[0] > _MAX_PRECISION:
-            raise UnsupportedSqlError(
-                f"column {name!r} is a numeric whose digits are not known; cast it, such as {name}::numeric(20, 4)", *place
-            )
-    if kind.name in ("interval", "record"):
+        return ColumnType("decimal", precision=kind.precision, scale=kind.scale)
+    if kind.name == "record":
         raise UnsupportedSqlError(f"column {name!r} is {kind}, which a table can't store; cast it to text", *place)
     if kind.name == "varchar" and kind.length is not None:
         return ColumnType("text", length=kind.length)

@@ -158,7 +158,7 @@ def _bytes(value: object, column: str, number: int) -> bytes | None:
         except UnicodeEncodeError:
             raise SqlError(f"row {number}: {column} is not valid Unicode; send it as bytes") from None
     if isinstance(value, Decimal):
-        return str(value).encode()
+        return format(value, "f").encode()
     if isinstance(value, date | UUID):
         return str(value).encode()
     try:

@@ -10,8 +10,11 @@ import msgspec
 from tailrace.broker.broker import Broker
 from tailrace.broker.tables.views import type_name
 from tailrace.broker.topics.registry import LiveTopic
+from tailrace.model.errors import UnknownTableError
+from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import Column, ColumnType
 from tailrace.sql.results import Result, ResultColumn
+from tailrace.sql.select.execution import tables_and_topics
 from tailrace.sql.statements import DescribeStatement, ShowStatement
 
 _TEXT = ColumnType("text")
@@ -30,11 +33,29 @@ class ShowHandler:
         if asked.what == "groups":
             # The lags are computed by a scan over the offsets of all groups.
             return self._groups(await asyncio.to_thread(self._broker.offsets.total_lags))
-        shown = {"topics": self._topics, "tables": self._tables, "views": self._views, "routes": self._routes}
+        shown = {
+            "topics": self._topics,
+            "tables": self._tables,
+            "views": self._views,
+            "routes": self._routes,
+            "pipelines": self._pipelines,
+        }
         return shown[asked.what]()
 
     async def describe(self, asked: DescribeStatement) -> Result:
-        return {"table": self._table, "topic": self._topic, "view": self._view}[asked.what](asked.name)
+        name, what = asked.name, asked.what
+        if what is None:
+            broker = self._broker
+            if broker.tables.find(name) is not None:
+                what = "table"
+            elif broker.views.find(name) is not None:
+                what = "view"
+            elif broker.topics.find(name) is not None:
+                what = "topic"
+        if what is None:
+            hint = did_you_mean(name, tables_and_topics(self._broker))
+            raise UnknownTableError(f"there is no table, view or topic {name!r}{hint}", asked.line, asked.column)
+        return {"table": self._table, "topic": self._topic, "view": self._view}[what](name)
 
     def _topics(self) -> Result:
         columns = _columns(
@@ -110,6 +131,21 @@ class ShowHandler:
             for listed in groups.all()
         ]
         return Result(columns, rows, status=f"SHOW GROUPS {len(rows)}")
+
+    def _pipelines(self) -> Result:
+        columns = _columns(name=_TEXT, state=_TEXT, latency=_TEXT, mode=_TEXT, lag=_BIGINT, last_error=_TEXT)
+        rows = [
+            (
+                status.name,
+                "running" if status.running else "stopped",
+                status.latency,
+                status.report.mode,
+                status.lag,
+                status.report.last_error,
+            )
+            for status in self._broker.routing.pipeline_statuses()
+        ]
+        return Result(columns, rows, status=f"SHOW PIPELINES {len(rows)}")
 
     def _table(self, name: str) -> Result:
         columns = _columns(column=_TEXT, type=_TEXT, nullable=_BOOLEAN, default=_TEXT, primary_key=_INTEGER)

@@ -2,6 +2,7 @@
 
 from tailrace.broker.broker import Broker
 from tailrace.model.errors import SqlError, UnknownTableError
+from tailrace.model.names import without_public
 from tailrace.model.suggestions import did_you_mean
 from tailrace.sql.grammar.columns import is_known_type
 from tailrace.sql.results import Result
@@ -73,7 +74,7 @@ class TableHandler:
     async def drop_index(self, asked: DropIndexStatement) -> Result:
         found = []
         for name in asked.names:
-            index = self._tables.find_index(name)
+            index = self._tables.find_index(name) or self._tables.find_index(without_public(name))
             if index is not None:
                 found.append(index)
             elif not asked.if_exists:
@@ -83,7 +84,7 @@ class TableHandler:
         return Result(status="DROP INDEX" if found else "DROP INDEX, which does not exist")
 
     async def create_type(self, asked: CreateTypeStatement) -> Result:
-        if is_known_type(asked.name):
+        if is_known_type(without_public(asked.name)):
             raise SqlError(f"type {asked.name!r} already exists", asked.line, asked.column, sqlstate="42710")
         await self._broker.tables.types.create(asked.name, asked.labels)
         return Result(status="CREATE TYPE")

@@ -20,7 +20,7 @@ from tailrace.sql.analysis.scope import Scope
 from tailrace.sql.analysis.tree import Aggregate, ColumnReference, CurrentTime, Expression, Logical
 from tailrace.sql.analysis.types import of_column
 from tailrace.sql.grammar.expressions import located_error, parse_tree
-from tailrace.sql.routes.evaluation import NEW, OLD, ROW, AnalyzedRoute, check_evaluable
+from tailrace.sql.routes.evaluation import NEW, OLD, ROW, AnalyzedRoute, RouteEvaluator, check_evaluable
 from tailrace.sql.statements import ExpressionText
 
 _MAX_DEPTH = 60
@@ -113,6 +113,12 @@ def analyzed_route(route: Route) -> AnalyzedRoute | None:
     keys = [ExpressionText(text) for text in texts.partition_by]
     checked = analyze_route(where, keys, route.operations, route.table_name, texts.columns, has_snapshot=route.snapshot)
     return AnalyzedRoute(texts.columns, conjuncts_of(checked.where), texts.conjuncts, checked.keys, texts.has_own_keys)
+
+
+def route_evaluation(route: Route) -> RouteEvaluator | None:
+    """Return what evaluates a stored route in Python; `None` if Spark alone does."""
+    analyzed = analyzed_route(route)
+    return None if analyzed is None else RouteEvaluator(analyzed)
 
 
 def check_supported(checked: CheckedRoute) -> None:

@@ -16,7 +16,7 @@ from tailrace.sql.routes.check import CheckedRoute, check_supported, columns_of,
 from tailrace.sql.routes.evaluation import NEW, OLD
 from tailrace.sql.spark.casts import PLAIN_SCALE
 from tailrace.sql.spark.render import CompiledExpression, SparkRenderer, any_of, connected, null_if
-from tailrace.sql.spark.templates import fixed_type, has_fixed_scale, spark_identifier, spark_type
+from tailrace.sql.spark.templates import check_readable, fixed_type, has_fixed_scale, spark_identifier, spark_type
 
 _QUOTED = "concat('\"', CAST({0} AS STRING), '\"')"
 _KEY_TEXTS = {
@@ -190,6 +190,8 @@ def row_type(table: Table) -> str:
 
 def _column_type(column: Column) -> str:
     try:
-        return spark_type(of_column(column.type))
+        kind = of_column(column.type)
+        check_readable(kind)
+        return spark_type(kind)
     except UnsupportedError:
         return "STRING"

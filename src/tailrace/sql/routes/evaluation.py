@@ -17,6 +17,7 @@ import msgspec
 from tailrace.model.errors import CorruptBatchError
 from tailrace.model.table import ColumnType
 from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
+from tailrace.sql.analysis.interval_texts import read_interval
 from tailrace.sql.analysis.tree import Call, ColumnReference, Constant, Expression, Logical
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.evaluation.casts import as_real
@@ -79,6 +80,8 @@ class RouteEvaluator:
     """Evaluates a route on changes. AND, OR and IN do not fail where an operand decides, wherever it stands."""
 
     def __init__(self, route: AnalyzedRoute) -> None:
+        self.decides_matches = bool(route.rest) or route.has_own_keys
+        """Whether a change that Spark has matched is to be evaluated too."""
         layout = _CellLayout([*route.conjuncts, *route.keys])
         self._read = layout.reader(route.columns)
         compiled = partial(compile_expression, layout=layout, in_any_order=True)
@@ -218,6 +221,7 @@ _CELL_TYPES: Mapping[str, Any] = {
     "bytes": bytes,
     "date": date,
     "time": time,
+    "interval": str,
     "timestamp": datetime,
     "uuid": UUID,
     "json": msgspec.Raw,
@@ -241,6 +245,8 @@ def _converter(type_: ColumnType) -> Callable[[Any], Any] | None:
             return lambda number: as_real(float(number))
         case "timestamp":
             return lambda at: at.astimezone(UTC)
+        case "interval":
+            return read_interval
         case "list" if type_.element is not None:
             convert = _converter(type_.element)
             return None if convert is None else lambda items: [None if item is None else convert(item) for item in items]

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from tailrace.model.table import ColumnType, Table
-from tailrace.sql.analysis.types import INT8, TEXT, TIMESTAMPTZ, SqlType, of_column
-from tailrace.sql.duckdb.constants import duckdb_type, literal, quoted
+from tailrace.sql.analysis.types import INT8, INTERVAL, TEXT, TIMESTAMPTZ, SqlType, of_column
+from tailrace.sql.duckdb.constants import cast_text, duckdb_type, literal, quoted
 from tailrace.sql.tables.schema_versions import changes_since
 
 META_COLUMNS: Mapping[str, SqlType] = {"_change_type": TEXT, "_commit_version": INT8, "_commit_timestamp": TIMESTAMPTZ}
@@ -105,7 +105,8 @@ def _through(period: _Period) -> str:
     first, *later = period.types
     value = _value(first, literal(f'$."{period.name}"'))
     for kind in later:
-        value = f"CAST({value} AS {duckdb_type(of_column(kind))})"
+        value = cast_text(value, of_column(first), of_column(kind))
+        first = kind
     return value
 
 
@@ -121,11 +122,15 @@ def _value(kind: ColumnType, path: str) -> str:
             return f"CASE WHEN {text} IS NOT NULL THEN json_extract(image, {path}) END"
         case "list":
             return f"CAST({_items(kind, f'json_extract(image, {path})')} AS {wanted})"
+        case "interval":
+            return cast_text(text, TEXT, INTERVAL)
     return f"CAST({text} AS {wanted})"
 
 
 def _items(kind: ColumnType, json: str) -> str:
-    """Return the SQL for a list in JSON, in which bytes are base64."""
+    """Return the SQL for a list in JSON, in which bytes are base64 and intervals texts."""
+    if kind.element is not None and kind.element.kind == "interval":
+        return f"list_transform(CAST({json} AS VARCHAR[]), lambda item: {cast_text('item', TEXT, INTERVAL)})"
     if kind.element is not None and kind.element.kind == "bytes":
         return f"list_transform(CAST({json} AS VARCHAR[]), lambda item: from_base64(item))"
     return json

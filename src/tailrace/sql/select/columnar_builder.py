@@ -20,9 +20,9 @@ from tailrace.model.limits import DEFAULT_LIMITS, MIB
 from tailrace.model.parent_process import end_with_parent
 from tailrace.model.table import Table
 from tailrace.sql.select.tables import batch_of, schema_of
+from tailrace.sql.tables.collations import register_collations
 from tailrace.sql.tables.columnar_process import OPENED, READY, BuildRequest
 from tailrace.sql.tables.database import abandon, open_reader
-from tailrace.sql.tables.decimals import register_decimals
 from tailrace.sql.tables.schema import rows_sql
 from tailrace.sql.tables.table_file import TableFile, check_sealed
 from tailrace.sql.tables.values import StoredValue
@@ -38,7 +38,7 @@ _STDOUT = 1
 def open_snapshot(request: BuildRequest) -> apsw.Connection:
     """Return a connection to the file of the tables that reads what is committed now."""
     connection = open_reader(TableFile(Path(request.path), request.log_id), DEFAULT_LIMITS)
-    register_decimals(connection)
+    register_collations(connection)
     connection.execute("BEGIN")
     connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
     return connection

@@ -4,7 +4,8 @@
 
 Triggered by queries of exactly this form, in which columns are compared with values of their own type, among them all columns
 of the primary key or of a unique index, or the first one of another index. What an index finds is left to the general way if
-it is more than a few rows; so is everything else, and every value that PostgreSQL would have to convert.
+it is more than a few rows; so is everything else, and every value that PostgreSQL would have to convert. A row by a unique key
+is read on the event loop.
 `tests/unit/sql/select/test_point_select.py` holds both equal.
 """
 
@@ -14,6 +15,8 @@ from datetime import date, datetime, time
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import msgspec
+
 from tailrace.model.table import Column, ColumnType, Table
 from tailrace.sql.analysis.errors import AnalysisError
 from tailrace.sql.analysis.input_texts import read_text
@@ -22,10 +25,12 @@ from tailrace.sql.parameters import Parameters, in_order
 from tailrace.sql.results import Result, ResultColumn
 from tailrace.sql.statements import Query
 from tailrace.sql.tables.database import quoted
+from tailrace.sql.tables.readers import one_row_sql
 from tailrace.sql.tables.values import InvalidValueError, LoadValue, StoredValue, codec_of
 
 _PLAIN_FIELDS = {"targetList", "fromClause", "whereClause", "limitOption", "op"}
-_UNCHANGED = frozenset(("smallint", "integer", "bigint", "double", "text", "char", "bytes"))
+_UNCHANGED = frozenset(("smallint", "integer", "bigint", "double", "text", "char", "bytes", "interval"))
+"""Kinds whose stored values are those of results."""
 _KNOWN_QUERIES = 1_000
 _MOST_ROWS = 20
 """How many rows an index may find. A row takes up to `change_bytes`."""
@@ -55,6 +60,8 @@ class BoundPointSelect(NamedTuple):
     loads: Sequence[LoadValue | None]
     keys: Sequence[str]
     """The columns of the primary key, in the order of `values`."""
+    one_row_sql: str | None
+    """The statement for `TableReaders.get_one`, if the key is unique."""
 
     def result(self, rows: Sequence[Sequence[StoredValue]]) -> Result | None:
         """Return the result of these rows, or `None` if they are too many for this path."""
@@ -185,18 +192,22 @@ def _prepared(query: Query, form: _Form, table: Table) -> _Prepared | None:
     test = " AND ".join(f"{quoted(name)} = ?" for name in asked)
     limit = "" if is_one else f" LIMIT {_MOST_ROWS + 1}"
     shown = ", ".join(quoted(column.name) for column in columns)
+    sql = f"SELECT {shown} FROM {quoted(table.name)} WHERE {test}{limit}"  # noqa: S608
     bound = BoundPointSelect(
         table,
-        f"SELECT {shown} FROM {quoted(table.name)} WHERE {test}{limit}",  # noqa: S608
+        sql,
         (),
         [ResultColumn(name, to_column(of_column(column.type))) for (_, name), column in zip(wanted, columns, strict=True)],
         [_load(column) for column in columns],
         table.primary_key,
+        one_row_sql(sql) if is_one else None,
     )
     return _Prepared(query, table, [(known[name].type, form.keys[name]) for name in asked], bound)
 
 
 def _load(column: Column) -> LoadValue | None:
+    if column.type.element is not None and column.type.element.kind == "interval":
+        return lambda kept: msgspec.json.decode(str(kept))
     return None if column.type.kind in _UNCHANGED else codec_of(column.type).load
 
 

@@ -56,7 +56,7 @@ _MAX_BYTES = MIB
 _MAX_STEPS = 200_000
 _MAX_SKIPS = 256
 _MAX_CONCATENATIONS = 8
-_SIZED = ("text", "char", "bytes", "json", "list")
+_SIZED = ("text", "char", "bytes", "json", "list", "decimal")
 _UNCHANGED = frozenset(("smallint", "integer", "bigint", "double", "real", "text", "char", "bytes", "json"))
 """Kinds whose stored values are those of expressions."""
 _CHEAP_OPERATORS = ("=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||", "->", "->>", "~~", "!~~")

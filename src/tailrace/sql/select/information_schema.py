@@ -21,6 +21,7 @@ PG_CATALOG = "pg_catalog"
 VARCHAR = SqlType("varchar")
 
 CatalogRow = tuple[object, ...]
+_SCALE_BITS = 0x7FF
 _MAX_TEXT_BYTES = 1 << 30
 _CHARACTER_BYTES = 4
 _NUMBERS: Mapping[str, tuple[int, int | None]] = {
@@ -31,7 +32,7 @@ _NUMBERS: Mapping[str, tuple[int, int | None]] = {
     "float8": (53, None),
 }
 """The bits and the scale of binary numbers."""
-_TIMES = ("timestamp", "timestamptz", "time")
+_TIMES = ("timestamp", "timestamptz", "time", "interval")
 _MAXIMA = {"int2": (1 << 15) - 1, "int4": (1 << 31) - 1, "int8": (1 << 63) - 1}
 
 
@@ -102,7 +103,8 @@ def _column(
     if kind.name in _NUMBERS:
         (precision, scale), radix = _NUMBERS[kind.name], 2
     elif kind.name == "numeric":
-        precision, radix, scale = kind.precision, 10, kind.scale
+        # PostgreSQL shows the 11 bits in which it keeps a scale, of a negative one too.
+        precision, radix, scale = kind.precision, 10, None if kind.scale is None else kind.scale & _SCALE_BITS
     elif kind.name in ("text", "varchar", "bpchar"):
         maximum_length = kind.length
         octets = _MAX_TEXT_BYTES if kind.length is None else _CHARACTER_BYTES * kind.length

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tailrace.model.errors import LimitExceededError, SqlError, TailraceError, UnknownTableError, UnsupportedSqlError
 from tailrace.model.limits import Limits
+from tailrace.model.names import without_public
 from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import Table
 from tailrace.sql.analysis.declared_types import declared_types
@@ -237,7 +238,9 @@ class QueryPlanner:
             scans.append(scan)
             cursors = [None if one is None else renderer.expression(one) for one in (changes.low, changes.high)]
             sources[relation.number] = f"({changes_sql(changes.table, scan.name, sorted(columns), *cursors)})"
-        columns_of = {number: RecordFieldColumns(VALUE, use.columns, DOUBTFUL) for number, use in fields.items()}
+        columns_of = {
+            number: RecordFieldColumns(VALUE, use.columns, use.integer_columns, DOUBTFUL) for number, use in fields.items()
+        }
         rendering = DuckDbRenderer(self._parameters, self._now, sources, columns_of)
         text = _limited(query, rendering, most_rows, self._parameters)
         bounds = [BoundValues(scan.conditions, self._parameters, renderer) for scan in scans]
@@ -313,6 +316,8 @@ class QueryPlanner:
             )
         if not all(map(is_constant, arguments[1:])) or any(one.type.name not in _CURSORS for one in arguments[1:]):
             raise AnalysisError("42P10", f"the cursors of {CHANGES_FUNCTION} must be constants", arguments[1].location)
+        if given not in (self._found if within is None else within.sources):
+            given = without_public(given)
         known, visible = (given, None) if within is None else within.sources.get(given, (given, None))
         found = self._found.get(known)
         if found is None or found.table is None:
@@ -364,13 +369,11 @@ def names_in(statement: PostgresStatement, parameters: Sequence[object]) -> Quer
         if isinstance(node, dict):
             relation = node.get("RangeVar")
             if relation is not None:
-                parts = [relation[part] for part in ("catalogname", "schemaname", "relname") if part in relation]
-                names.add(".".join(parts))
-                if parts[0] == "public":
-                    names.add(".".join(parts[1:]))
+                name = ".".join(relation[part] for part in ("catalogname", "schemaname", "relname") if part in relation)
+                names.update((name, without_public(name)))
             call = node.get("FuncCall")
             if call is not None and call["funcname"][-1].get("String", {}).get("sval") == CHANGES_FUNCTION:
-                changes.update(_first_argument(call, parameters))
+                changes.update(form for name in _first_argument(call, parameters) for form in (name, without_public(name)))
             waiting.extend(node.values())
         elif isinstance(node, list):
             waiting.extend(node)

@@ -55,6 +55,7 @@ class QueryTables(Protocol):
     @property
     def copies(self) -> ColumnarCopies: ...
     async def read_rows(self, sql: str, values: Sequence[StoredValue], table: Table) -> StoredRows: ...
+    def read_one(self, sql: str, values: Sequence[StoredValue], table: Table) -> tuple[StoredValue, ...] | None: ...
     async def read_few(self, work: Callable[[TableSnapshot], T], table: Table) -> T: ...
     def snapshot(self, is_cancelled: Callable[[], bool]) -> AbstractContextManager[TableSnapshot]: ...
 
@@ -83,6 +84,14 @@ class QueryRunner:
     async def run(self, query: Query, params: Parameters, answer: ReadAnswer | None = None) -> Result:
         """Return all rows, up to `query_rows`, within the memory budget of `answer`. Cancel the task to stop it."""
         return await with_present_tables(lambda: self._run(query, params, answer))
+
+    def run_at_once(self, query: Query, params: Parameters) -> Result | None:
+        """Return the result of a SELECT of one row by a unique key; `None` if `run` has to be asked."""
+        point = self._points.bind(query, params)
+        if point is None or point.one_row_sql is None:
+            return None
+        row = self._tables.read_one(point.one_row_sql, point.values, point.table)
+        return None if row is None else point.result((row,))
 
     async def _run(self, query: Query, params: Parameters, answer: ReadAnswer | None) -> Result:
         point = self._points.bind(query, params)

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.metrics import BrokerCollector, SqlCollector
-from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.errors import UnknownTopicError
 from tailrace.model.route import Route
 from tailrace.sql.analysis.types import SqlType
@@ -94,12 +93,12 @@ def _of_route(broker: Broker, route: Route) -> Iterator[SystemRow]:
 
 
 def _offsets(broker: Broker) -> ReadRows:
-    lives = {live.topic.name: live for live in broker.topics}
+    lives = {live.topic.name: live for live in broker.topics.all_readable()}
 
     def rows() -> Iterator[SystemRow]:
         for group, committed in broker.offsets.all_committed():
             live = lives.get(committed.topic)
-            end = None if live is None else _end(broker, live, committed.partition)
+            end = None if live is None else broker.offsets.end(live, committed.partition)
             if live is not None and end is not None:
                 yield (
                     live.topic.id,
@@ -213,9 +212,11 @@ def _pipelines(broker: Broker) -> ReadRows:
             yield (
                 status.name,
                 "running" if status.running else "stopped",
+                report.mode,
+                status.latency,
                 status.owner,
                 status.epoch,
-                report.batch if report.batches else None,
+                report.batch if report.batch >= 0 else None,
                 report.rows,
                 report.rows_per_second,
                 status.lag,
@@ -238,13 +239,6 @@ def _stats(broker: Broker) -> ReadRows:
                     yield sample.name, float(sample.value), msgspec.json.encode(sample.labels).decode()
 
     return rows
-
-
-def _end(broker: Broker, live: LiveTopic, partition: int) -> int | None:
-    try:
-        return broker.positions.bounds(live.topic.name, partition).end
-    except UnknownTopicError:
-        return None
 
 
 def _time(milliseconds: int) -> datetime:
@@ -379,6 +373,8 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
         {
             "name": pa.string(),
             "state": pa.string(),
+            "mode": pa.string(),
+            "latency": pa.string(),
             "owner": pa.string(),
             "epoch": pa.int64(),
             "batch": pa.int64(),

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.model.table import Column, ColumnKind, ColumnType, Table
+from tailrace.sql.analysis.interval_texts import Interval, read_interval
 from tailrace.sql.analysis.types import of_column
 from tailrace.sql.duckdb.templates import is_loose
 from tailrace.sql.select.columnar_relation import counted_batches
@@ -37,6 +38,7 @@ _ARROW_TYPES: dict[ColumnKind, pa.DataType] = {
     "json": pa.json_(),
     "real": pa.float32(),
     "time": pa.time64("us"),
+    "interval": pa.month_day_nano_interval(),
     "char": pa.string(),
     "enum": pa.string(),
 }
@@ -269,6 +271,8 @@ def _array(kind: ColumnType, kept: Sequence[StoredValue]) -> pa.Array:
             return clocks.cast(pa.timestamp("us")).cast(target)
         case "decimal":
             return pa.array(kept, pa.string()).cast(target)
+        case "interval":
+            return pa.array([None if value is None else _in_nanoseconds(read_interval(str(value))) for value in kept], target)
         case "uuid":
             plain = [None if value is None else bytes.fromhex(str(value).replace("-", "")) for value in kept]
             return pa.ExtensionArray.from_storage(target, pa.array(plain, target.storage_type))
@@ -279,6 +283,10 @@ def _array(kind: ColumnType, kept: Sequence[StoredValue]) -> pa.Array:
             items = [None if value is None else _plain(kind, load(value)) for value in kept]
             return _list_array(kind, items)
     return pa.array(kept, target)
+
+
+def _in_nanoseconds(value: Interval) -> pa.MonthDayNano:
+    return pa.MonthDayNano([value.months, value.days, value.microseconds * 1_000])
 
 
 def _list_array(kind: ColumnType, items: Sequence[Any]) -> pa.Array:
@@ -298,6 +306,8 @@ def _plain(kind: ColumnType, items: Any) -> list[Any]:
             return [None if item is None else item.replace(tzinfo=None) for item in items]
         case "uuid":
             return [None if item is None else item.bytes for item in items]
+        case "interval":
+            return [None if item is None else _in_nanoseconds(item) for item in items]
         case "decimal" if pa.types.is_string(arrow_type(element)):
             return [None if item is None else format(item, "f") for item in items]
         case "json":

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -83,19 +84,26 @@ class TopicRelation:
     ) -> None:
         """`fields` are those of the JSON in values that are read as columns."""
         self._answer = answer
-        self._json = None if fields is None else JsonFieldReader(fields)
-        self._json_kernels = json_kernels
+        self._json = None if fields is None else JsonFieldReader(fields, json_kernels)
         self._view = view
-        self._columns = columns
+        # Values of which only fields are read are not decoded.
+        self._columns = [name for name in columns if name != VALUE or fields is None or fields.is_read_otherwise]
         self.bounds = bounds
         self._limits = limits
         self._read_fields = read_fields
         types = {**TOPIC_COLUMNS, **HIDDEN_COLUMNS}
-        self.schema = pa.schema([*((name, types[name]) for name in columns), *(self._json.schema if self._json else ())])
+        self.schema = pa.schema([*((name, types[name]) for name in self._columns), *(self._json.schema if self._json else ())])
         self._nothing = pa.RecordBatch.from_pylist([], schema=self.schema)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the records. Some batches are empty, so that a query can be stopped while it reads much that can't match."""
+        return chain.from_iterable(self.parts())
+
+    def parts(self) -> Iterator[Iterator[pa.RecordBatch]]:
+        """Yield the records of a few MiB of the log at a time, which are read at once and decoded with the first batch.
+
+        Any thread may decode a part, also while another one reads or decodes the next.
+        """
         for view in self._partitions():
             yield from self._partition(view)
 
@@ -112,17 +120,17 @@ class TopicRelation:
             if self.bounds.partitions is None or view.partition.number in self.bounds.partitions:
                 yield view
 
-    def _partition(self, view: PartitionScan) -> Iterator[pa.RecordBatch]:
+    def _partition(self, view: PartitionScan) -> Iterator[Iterator[pa.RecordBatch]]:
         for wanted in self._wanted(view):
             for piece in view.parts(wanted):
                 chosen = self._chosen(piece)
                 if not chosen:
-                    yield self._nothing
+                    yield iter((self._nothing,))
                     continue
                 # Where the partition starts within a batch, the records before its start are hidden.
                 hidden = max(0, wanted.start - read_header(chosen[0].batch).base_offset)
                 # Not in a loop, whose variables would keep decoded batches in memory until the next one is decoded.
-                yield from map(self._converted, filter(_has_rows, self._decoded(view, chosen, hidden)))
+                yield map(self._converted, filter(_has_rows, self._decoded(view, chosen, hidden)))
 
     def _wanted(self, view: PartitionScan) -> Sequence[ScanRange]:
         within = self._range(view)
@@ -179,15 +187,12 @@ class TopicRelation:
             limits=self._limits,
             read_fields=self._read_fields,
             on_corrupt=on_corrupt,
+            derived=self._json,
         )
         return map(shown, readable)
 
     def _converted(self, decoded: pa.RecordBatch) -> pa.RecordBatch:
-        arrays = [_converted(decoded.column(name), kind) for name, kind in zip(self._columns, self.schema.types, strict=False)]
-        if self._json is not None:
-            at = self._columns.index(VALUE)
-            arrays[at], added = self._json.columns(arrays[at], self._json_kernels())
-            arrays += added
+        arrays = [_converted(column, kind) for column, kind in zip(decoded.columns, self.schema.types, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
@@ -259,11 +264,12 @@ class FieldReader:
             if not _are_compiled():
                 command = [sys.executable, "-c", f"import {', '.join(_KERNELS)}"]
                 subprocess.run(command, check=True, timeout=_COMPILE_SECONDS, capture_output=True)  # noqa: S603
-            from tailrace.sql.select.json_kernels import load_json_kernel
+            from tailrace.sql.select.json_kernels import load_json_loops
             from tailrace.wire.decoding_kernels import load_decoding_kernels
             from tailrace.wire.fast_arrow_decoding import binary_array, load_compiled_fields
 
-            self._json = JsonKernels(load_json_kernel(), partial(binary_array, load_decoding_kernels()))
+            decoding = load_decoding_kernels()
+            self._json = JsonKernels(*load_json_loops(), decoding.are_text, partial(binary_array, decoding))
             self._read = load_compiled_fields()
         except (ImportError, OSError, subprocess.SubprocessError) as error:
             _log.warning("Records are decoded without compiled loops, which is many times slower: %s", error)

@@ -8,18 +8,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
 from tailrace.model.errors import LimitExceededError, QueryLimitError, SqlError, TailraceError, UnsupportedSqlError
-from tailrace.model.limits import MIB, Limits
+from tailrace.model.limits import Limits
 from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.duckdb.values import expression_values, python_values
 from tailrace.sql.results import Result, ResultColumn, RowSink
-from tailrace.sql.select.topics import TopicRelation
+from tailrace.sql.select.relation_scan import RelationScan
 from tailrace.sql.select.worker_protocol import (
     QUERY_NUMBER,
     ConstantValues,
@@ -43,9 +44,8 @@ FEATURE_NOT_SUPPORTED = "0A000"
 _PAUSE_SECONDS = 0.00005
 _CHECK_SECONDS = 0.01
 _ROW_BYTES = 64
-_SMALL_ROWS = 1_000
-_AHEAD_FROM = 4
-_AHEAD_BYTES = 16 * MIB
+# Half of the processors are left for producers and consumers, as by DuckDB.
+_DECODERS = max(1, (os.cpu_count() or 1) // 2)
 _CELL_BYTES = 16
 """What a value takes in addition to its bytes."""
 
@@ -53,11 +53,14 @@ _CELL_BYTES = 16
 class WorkerProcess:
     """One process. Only the thread that holds it calls its methods, except `stop` and `interrupt`."""
 
-    def __init__(self, limits: Limits, decoding: threading.Lock) -> None:
-        """`decoding` is held while rows for a query are decoded, because a few records may become many MiB."""
+    def __init__(self, limits: Limits, decoding: threading.Lock, decoders: ThreadPoolExecutor) -> None:
+        """`decoding` is held while rows for a query are decoded, because a few records may become many MiB. `decoders` decode
+        what long queries will need next.
+        """
         self._limits = limits
         self._decoding = decoding
-        self._scans: dict[int, _Scan] = {}
+        self._decoders = decoders
+        self._scans: dict[int, RelationScan] = {}
         self._failure: TailraceError | None = None
         self._check: Callable[[], None] | None = None
         self._asked = 0
@@ -170,7 +173,7 @@ class WorkerProcess:
 
     def _send_batch(self, asked: NextBatch, relations: Mapping[str, Relation]) -> None:
         if asked.scan not in self._scans:
-            self._scans[asked.scan] = _Scan(relations[asked.relation])
+            self._scans[asked.scan] = RelationScan(relations[asked.relation], self._decoders)
         scan = self._scans[asked.scan]
         try:
             batch = scan.take()
@@ -228,41 +231,6 @@ class WorkerProcess:
         )
 
 
-class _Scan:
-    """The batches of one scan. Of a long one of a topic, the next batch is decoded while the worker has its last one."""
-
-    def __init__(self, relation: Relation) -> None:
-        self._batches = relation.batches()
-        self._is_topic = isinstance(relation, TopicRelation)
-        self._taken = 0
-        self._is_small = True
-        self._ahead: list[pa.RecordBatch | TailraceError | None] = []
-
-    def take(self) -> pa.RecordBatch | None:
-        """Return the next batch; none at the end."""
-        self._taken += 1
-        batch = self._ahead.pop() if self._ahead else next(self._batches, None)
-        if isinstance(batch, TailraceError):
-            raise batch
-        self._is_small = batch is not None and batch.nbytes <= _AHEAD_BYTES
-        return batch
-
-    def ends_with(self, batch: pa.RecordBatch) -> bool:
-        """Return whether this batch is known to be the last one, which is found out for small ones, to save a message."""
-        if self._is_topic or batch.num_rows > _SMALL_ROWS:
-            return False
-        self._ahead = [next(self._batches, None)]
-        return self._ahead[0] is None
-
-    def read_ahead(self) -> None:
-        if not self._is_topic or self._taken < _AHEAD_FROM or not self._is_small:
-            return
-        try:
-            self._ahead = [next(self._batches, None)]
-        except TailraceError as error:
-            self._ahead = [error]
-
-
 class WorkerPool:
     """Processes that wait for a query. Used from several threads.
 
@@ -276,6 +244,7 @@ class WorkerPool:
         self._alive = 0
         self._lock = threading.Lock()
         self._decoding = threading.Lock()
+        self._decoders = ThreadPoolExecutor(_DECODERS, "tailrace-decode")
 
     def warm_up(self) -> None:
         """Wait until there is a worker that has started, for a thread that must not wait for that."""
@@ -305,7 +274,7 @@ class WorkerPool:
         return 2 * self._limits.query_threads
 
     def _start(self) -> WorkerProcess:
-        worker = WorkerProcess(self._limits, self._decoding)
+        worker = WorkerProcess(self._limits, self._decoding, self._decoders)
         self._alive += 1
         return worker
 
@@ -322,6 +291,7 @@ class WorkerPool:
     def close(self) -> None:
         while self._free:
             self._free.pop().close()
+        self._decoders.shutdown(wait=False)
 
 
 def read_result(

@@ -42,7 +42,16 @@ from tailrace.sql.spark.comparisons import PLAIN
 from tailrace.sql.spark.functions import FUNCTIONS
 from tailrace.sql.spark.json import check_null_test, compared_text, is_other_text, is_text_of_json
 from tailrace.sql.spark.patterns import PATTERNS
-from tailrace.sql.spark.templates import Rendered, SparkTemplate, Template, fixed_type, spark_string, spark_type, type_of
+from tailrace.sql.spark.templates import (
+    Rendered,
+    SparkTemplate,
+    Template,
+    check_readable,
+    fixed_type,
+    spark_string,
+    spark_type,
+    type_of,
+)
 from tailrace.sql.spark.times import microseconds_of
 
 _ONE_FORM = frozenset((*PLAIN, "int2", "int4", "int8", "date", "timestamp", "timestamptz"))
@@ -79,6 +88,7 @@ class SparkRenderer:
     def _rendered(self, node: Expression) -> CompiledExpression:
         match node:
             case ColumnReference():
+                check_readable(node.type, node.location)
                 type_of(node)
                 return CompiledExpression(self._column(node))
             case Constant():
@@ -437,6 +447,8 @@ def constant(value: object, sql_type: SqlType, location: int = -1) -> str:
 def _as_double(node: Constant) -> float:
     """Return a constant such as `1e300`, which has more digits than Spark's decimals, as a double."""
     value = float(str(node.value))
+    if isinstance(node.value, Decimal) and not node.value.is_finite():
+        return value
     if value in (float("inf"), float("-inf")) or (value == 0 and node.value):
         raise AnalysisError("22003", f'"{node.value}" is out of range for type double precision', node.location)
     return value

@@ -85,6 +85,12 @@ def spark_type(sql_type: SqlType, location: int = -1) -> str:
     return _TYPES[sql_type.name]
 
 
+def check_readable(sql_type: SqlType, location: int = -1) -> None:
+    """Raise `UnsupportedError` for a type whose values Spark computes with but can't read from an event."""
+    if (sql_type.element if sql_type.is_array else sql_type).name == "interval":
+        raise UnsupportedError("a route can't read an interval of a column in Spark", location)
+
+
 def fixed_type(node: Expression) -> SqlType:
     """Return the type of an expression, with digits that suffice for its values as far as they are known.
 

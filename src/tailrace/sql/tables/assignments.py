@@ -16,6 +16,7 @@ from tailrace.model.table import Column, ColumnType
 from tailrace.sql.analysis import types
 from tailrace.sql.analysis.errors import DATATYPE_MISMATCH, AnalysisError, UnsupportedError
 from tailrace.sql.analysis.expressions import ExpressionAnalyzer
+from tailrace.sql.analysis.interval_texts import Interval
 from tailrace.sql.analysis.json_documents import document_text, read_document
 from tailrace.sql.analysis.tree import ColumnReference, Parameter
 from tailrace.sql.analysis.types import SqlType, of_column
@@ -112,6 +113,8 @@ class _OneParameter:
 def parameter_type(value: object) -> SqlType:
     """Return the type of a parameter. That of a string, a list or a null is decided by what stands around it."""
     match value:
+        case Interval():
+            return types.INTERVAL
         case None | str() | list() | tuple():
             return types.UNKNOWN
         case bool():

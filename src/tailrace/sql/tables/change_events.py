@@ -19,8 +19,9 @@ from tailrace.model.limits import Limits
 from tailrace.model.record import Record
 from tailrace.model.route import ChangeKind
 from tailrace.model.table import Column, Table
+from tailrace.sql.functions.float_texts import shortest_float4
 from tailrace.sql.tables.schema_versions import RowShape, UpgradeRow, shape_at, upgrade_from
-from tailrace.sql.tables.values import StoredRow, StoredValue, shortest_real, store_real
+from tailrace.sql.tables.values import StoredRow, StoredValue, store_real
 from tailrace.wire.records import encode_headers
 
 SCHEMA_VERSION = "schema_version"
@@ -238,7 +239,7 @@ def _to_json(column: Column) -> Callable[[Any], Any]:
     if column.type.kind == "boolean":
         return lambda kept: None if kept is None else kept != 0
     if column.type.kind == "real":
-        return lambda kept: None if kept is None else shortest_real(kept)
+        return lambda kept: None if kept is None else shortest_float4(kept)
     return lambda kept: _NULL if kept is None else msgspec.Raw(kept.encode())
 
 

@@ -19,7 +19,7 @@ from tailrace.model.limits import MIB, Limits
 from tailrace.model.route import ChangeKind, Operation, RouteSnapshot
 from tailrace.model.table import Column, Table
 from tailrace.sql.tables.change_events import TableEvents
-from tailrace.sql.tables.decimals import COLLATION, register_decimals
+from tailrace.sql.tables.collations import COLLATIONS, register_collations
 from tailrace.sql.tables.values import StoredRow, StoredValue
 from tailrace.wire.records import fast_encode_batch
 
@@ -195,7 +195,7 @@ class KeyOrder:
 
     def __init__(self) -> None:
         self._connection = apsw.Connection(":memory:")
-        register_decimals(self._connection)
+        register_collations(self._connection)
 
     def is_behind(self, table: Table, key: tuple[StoredValue, ...], other: tuple[StoredValue, ...]) -> bool:
         ((answer,),) = self._connection.execute(_comparison(table), key + other)
@@ -211,4 +211,5 @@ def _comparison(table: Table) -> str:
 
 
 def _place(column: Column | None) -> str:
-    return f"? COLLATE {COLLATION}" if column is not None and column.type.kind == "decimal" else "?"
+    collation = COLLATIONS.get(column.type.kind) if column is not None else None
+    return "?" if collation is None else f"? COLLATE {collation}"

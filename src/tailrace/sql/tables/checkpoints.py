@@ -23,8 +23,8 @@ from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.table import Table, TableCheckpoint, checkpoint_partition
 from tailrace.sql.tables.change_recorder import ChangeRecorder
+from tailrace.sql.tables.collations import register_collations
 from tailrace.sql.tables.database import abandon, open_reader
-from tailrace.sql.tables.decimals import register_decimals
 from tailrace.sql.tables.readers import check_versions
 from tailrace.sql.tables.rows import TableRows, can_be_rebuilt
 from tailrace.sql.tables.table_catalog import TableCatalog
@@ -180,5 +180,5 @@ class CheckpointTask:
                     abandon(self._connection)
                 self._connection = open_reader(self._file, self._limits)
                 self._generation = self._file.generation
-                register_decimals(self._connection)
+                register_collations(self._connection)
             return self._connection

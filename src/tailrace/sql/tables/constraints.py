@@ -172,7 +172,14 @@ def violation(error: apsw.ConstraintError, table: Table, row: Sequence[StoredVal
         return ConstraintError(text)
     prefix = f"{table.name}."
     columns = tuple(part.removeprefix(prefix) for part in unique[1].split(f", {prefix}"))
-    name = next((name for name, named in table.unique_keys.items() if named == columns), None)
+    return ConstraintError(
+        f"{conflict_reason(table, columns, row)}; use ON CONFLICT to say what to do then", sqlstate=UNIQUE_VIOLATION
+    )
+
+
+def conflict_reason(table: Table, columns: Sequence[str], row: Sequence[StoredValue] | None) -> str:
+    """Return why a row is not inserted that has the same values in these columns as another one."""
+    name = next((name for name, named in table.unique_keys.items() if tuple(named) == tuple(columns)), None)
     places = {column.name: at for at, column in enumerate(table.columns)}
     values = (
         ", ".join(f"{column} = {shown(row[places[column]])}" for column in columns)
@@ -180,10 +187,7 @@ def violation(error: apsw.ConstraintError, table: Table, row: Sequence[StoredVal
         else f"this {', '.join(columns)}"
     )
     constraint = "" if name is None else f" (unique constraint {name!r})"
-    return ConstraintError(
-        f"table {table.name!r} already has a row with {values}{constraint}; use ON CONFLICT to say what to do then",
-        sqlstate=UNIQUE_VIOLATION,
-    )
+    return f"table {table.name!r} already has a row with {values}{constraint}"
 
 
 def without_column(table: Table, name: str) -> Table:
@@ -242,6 +246,13 @@ def _end_of_name(text: str, node: Mapping[str, Any]) -> int:
     return tokens[2 * (len(node["fields"]) - 1)].end
 
 
+class FoundConflict(NamedTuple):
+    """The row that a new one conflicts with, and the columns in which they are equal."""
+
+    row: Sequence[StoredValue]
+    columns: Sequence[str]
+
+
 class ConflictSearch:
     """Finds the row that an INSERT conflicts with: by the unique key that ON CONFLICT names, or by any of them."""
 
@@ -250,16 +261,17 @@ class ConflictSearch:
         keys = [columns for columns in table.unique_keys.values() if not named or set(columns) == set(named)]
         self._searches = [
             (
+                columns,
                 [places[name] for name in columns],
                 f"SELECT * FROM {quoted(table.name)} WHERE {' AND '.join(f'{quoted(name)} = ?' for name in columns)}",  # noqa: S608
             )
             for columns in keys
         ]
 
-    def find(self, connection: apsw.Connection, new: Sequence[StoredValue]) -> Sequence[StoredValue] | None:
-        for places, sql in self._searches:
+    def find(self, connection: apsw.Connection, new: Sequence[StoredValue]) -> FoundConflict | None:
+        for columns, places, sql in self._searches:
             # Nulls are distinct, and SQLite finds none that is equal to null.
             found: Sequence[StoredValue] | None = next(iter(connection.execute(sql, [new[at] for at in places])), None)
             if found is not None:
-                return found
+                return FoundConflict(found, columns)
         return None

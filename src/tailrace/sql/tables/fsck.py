@@ -22,8 +22,8 @@ from tailrace.model.limits import Limits
 from tailrace.model.record import Record
 from tailrace.model.table import Table, TableCheckpoint, changes_partition, checkpoint_partition
 from tailrace.sql.tables.change_events import TableEvents
+from tailrace.sql.tables.collations import register_collations
 from tailrace.sql.tables.database import abandon, open_writer
-from tailrace.sql.tables.decimals import register_decimals
 from tailrace.sql.tables.rows import TableRows, can_be_rebuilt, rebuild
 from tailrace.sql.tables.schema import rows_sql
 from tailrace.sql.tables.table_file import DamagedFileError, TableFile, check_sealed, is_damage
@@ -153,7 +153,7 @@ def _compare(
     try:
         for opened in (file, expected):
             connections.append(open_writer(opened, limits))
-            register_decimals(connections[-1])
+            register_collations(connections[-1])
         found, wanted = connections
         faults = found.execute("PRAGMA integrity_check(1)").fetchall()
         check_sealed(found)

@@ -154,7 +154,7 @@ class TableGroupCommit:
         self._catalog.numbers.saved(numbers)
         if not self._storage.commit(batches, committed, jobs):
             return
-        self._count(jobs, batches, started)
+        self.count(jobs, batches, started)
         self._replies.written(jobs, committed)
 
     def _commit_one_by_one(self, jobs: Sequence[WriteJob]) -> None:
@@ -166,7 +166,8 @@ class TableGroupCommit:
             else:
                 self._storage.connection.roll_back()
 
-    def _count(self, jobs: Sequence[WriteJob], batches: Sequence[ChangeBatch], started: float) -> None:
+    def count(self, jobs: Sequence[WriteJob], batches: Sequence[ChangeBatch], started: float) -> None:
+        """Count jobs whose commit was started at this time and is done."""
         stats, now = self._stats, self._clock.monotonic()
         stats.transactions += len(jobs)
         stats.transactions_per_commit.observe(len(jobs))

@@ -172,6 +172,17 @@ class RebuildJob:
 
 
 @dataclass(slots=True, eq=False)
+class CatchUpJob:
+    """A write that is in the log and that SQLite could not commit on the event loop."""
+
+    error: Exception
+    write: WriteJob
+    committed: CommittedChanges
+    future: "asyncio.Future[None]"
+    size: int = 0
+
+
+@dataclass(slots=True, eq=False)
 class SnapshotJob:
     """The next rows of a snapshot, to be read and logged."""
 
@@ -181,7 +192,7 @@ class SnapshotJob:
     size: int = 0
 
 
-TableJob = WriteJob | SchemaJob | AlterJob | IndexJob | TypeJob | RouteJob | RevealJob | SnapshotJob | RebuildJob
+TableJob = WriteJob | SchemaJob | AlterJob | IndexJob | TypeJob | RouteJob | RevealJob | SnapshotJob | RebuildJob | CatchUpJob
 
 
 def size_of(statements: Sequence[TableStatement], params: Sequence[Parameters]) -> int:
@@ -203,7 +214,11 @@ def _size_of(values: object) -> int:
 
 
 class JobQueue:
-    """Used by the event loop (`put`, `close`) and by the writer's thread."""
+    """Used by the event loop (`put`, `lend`, `give_back`, `close`) and by the writer's thread.
+
+    Who takes a job owns the writer's connection until it is done with it. That is the thread, unless it waits for a job: then
+    the event loop may borrow the connection (`fast_write`).
+    """
 
     def __init__(self, clock: Clock, limits: Limits, stats: SqlStats) -> None:
         self._clock = clock
@@ -215,6 +230,11 @@ class JobQueue:
         """Whether the last job was taken from the queue of the long ones."""
         self._bytes = 0
         self._changed = threading.Condition()
+        self._is_thread_waiting = False
+        self._needs_notice = False
+        """Whether the thread waits without a time limit, and must be told when the connection was lent."""
+        self._is_lent = False
+        self._lent_times = 0
         self._is_closing = False
         self.rejection: TailraceError | None = None
         """The error with which jobs are rejected, while they are."""
@@ -247,6 +267,26 @@ class JobQueue:
             self._put(job)
             self._changed.notify()
 
+    def lend(self) -> bool:
+        """Lend the connection to the event loop, if the thread and nobody else waits. Return whether it is lent."""
+        with self._changed:
+            is_free = self._is_thread_waiting and not self._is_lent and not self and not self._is_closing
+            if is_free and self.rejection is None:
+                self._is_lent = True
+                self._lent_times += 1
+                return True
+        return False
+
+    def give_back(self, left: CatchUpJob | None = None) -> None:
+        """Return the connection to the thread, with the job that it has to do first."""
+        with self._changed:
+            self._is_lent = False
+            if left is not None:
+                self._waiting.appendleft(left)
+                self._count()
+            if self or self._is_closing or self._needs_notice or not self._is_thread_waiting:
+                self._changed.notify()
+
     def put_back(self, job: WriteJob) -> None:
         """Queue a transaction again, as a long one. Called in the thread."""
         with self._changed:
@@ -261,19 +301,29 @@ class JobQueue:
             self._is_closing = True
             self._changed.notify()
 
-    def wait(self, seconds: float) -> None:
-        """Wait for a job or for `close`, but not longer than this."""
+    def wait_idle(self, seconds: float) -> bool:
+        """Wait until a job comes, the queue is closed, or nothing happened for so long. Return whether nothing happened."""
         with self._changed:
-            if not self and not self._is_closing:
-                self._changed.wait(seconds)
+            lent_times = -1
+            while not self and not self._is_closing:
+                if lent_times == self._lent_times:
+                    return True
+                lent_times = self._lent_times
+                self._wait(seconds)
+        return False
+
+    def wait(self) -> None:
+        """Wait until a job comes, the queue is closed, or the event loop has borrowed the connection."""
+        with self._changed:
+            lent_times = self._lent_times
+            while not self and not self._is_closing and lent_times == self._lent_times:
+                self._wait(None)
 
     def take(self) -> TableJob | None:
-        """Return the next job, waiting for one; `None` once the queue is closed and empty."""
+        """Return the next job; `None` if there is none."""
         with self._changed:
-            while not self:
-                if self._is_closing:
-                    return None
-                self._changed.wait()
+            if not self:
+                return None
             # In turn, so that neither queue waits until the other is empty.
             self._was_long = bool(self._long) and not (self._was_long and self._waiting)
             return self._taken(self._long.popleft() if self._was_long else self._waiting.popleft())
@@ -307,6 +357,15 @@ class JobQueue:
                 return False
             self._changed.wait(seconds)
         return True
+
+    def _wait(self, seconds: float | None) -> None:
+        """Wait for a notification. Meanwhile the event loop may borrow the connection."""
+        self._is_thread_waiting = True
+        self._needs_notice = seconds is None
+        self._changed.wait(seconds)
+        self._is_thread_waiting = self._needs_notice = False
+        while self._is_lent:
+            self._changed.wait()
 
     def _put(self, job: TableJob) -> None:
         if isinstance(job, WriteJob) and job.is_long:

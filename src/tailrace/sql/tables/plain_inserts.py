@@ -83,7 +83,8 @@ def plain_insert(write: Write, table: Table) -> PlainInsert | None:
     fields = write.tree.get("InsertStmt")
     if fields is None or any(fields.get(clause) for clause in _OTHER_CLAUSES):
         return None
-    if fields.get("override", "OVERRIDING_NOT_SET") != "OVERRIDING_NOT_SET":
+    override = fields.get("override", "OVERRIDING_NOT_SET")
+    if override not in ("OVERRIDING_NOT_SET", "OVERRIDING_SYSTEM_VALUE"):
         return None
     rows = [[]] if "selectStmt" not in fields else plain_rows(fields)
     if rows is None:
@@ -100,7 +101,8 @@ def plain_insert(write: Write, table: Table) -> PlainInsert | None:
         if any(len(row) != width for row in rows) or width > len(columns) or (named and width < len(columns)):
             return None
     for column in columns:
-        if column is not None and column.identity is not None and column.identity.kind == "always" and rows != [[]]:
+        is_generated = column is not None and column.identity is not None and column.identity.kind == "always"
+        if is_generated and rows != [[]] and override == "OVERRIDING_NOT_SET":
             # Such a column takes nothing but DEFAULT.
             return None
     places = {column.name: place for place, column in enumerate(columns) if column is not None}

@@ -11,8 +11,9 @@ from tailrace.sql.analysis.interval_texts import interval_text
 from tailrace.sql.analysis.tree import ColumnReference
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.analysis.write_tree import AnalyzedWrite
+from tailrace.sql.functions.float_texts import shortest_float4
 from tailrace.sql.tables.database import quoted
-from tailrace.sql.tables.values import StoredRow, StoredValue, codec_of, shortest_real
+from tailrace.sql.tables.values import StoredRow, StoredValue, codec_of
 
 
 class RowPlaces:
@@ -95,7 +96,7 @@ def _converter(sql_type: SqlType) -> Callable[[Any], object] | None:
         case "json" | "jsonb":
             return msgspec.json.decode
         case "float4":
-            return shortest_real
+            return shortest_float4
         case "interval":
             return interval_text
     return None

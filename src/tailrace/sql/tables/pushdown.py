@@ -1,8 +1,8 @@
 """The part of a WHERE that SQLite can decide with the same meaning as PostgreSQL: it finds rows by their key or by ranges.
 
 Values of a column are stored so that SQLite orders them as PostgreSQL does: texts and bytes by their bytes, dates, times and
-UUIDs as texts of one form, decimals by a collation. So a comparison of a column with a value of the same type that does not
-depend on the row means the same in both. All other conditions are evaluated in Python for the rows that SQLite finds.
+UUIDs as texts of one form, decimals and intervals by collations. So a comparison of a column with a value of the same type that
+does not depend on the row means the same in both. All other conditions are evaluated in Python for the rows that SQLite finds.
 """
 
 import math
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tailrace.model.table import Table
+from tailrace.sql.analysis.interval_texts import interval_text
 from tailrace.sql.analysis.tree import (
     AnyOrAll,
     Call,
@@ -156,5 +157,6 @@ _STORED: dict[str, Callable[[Any], StoredValue]] = {
     "uuid": str,
     "real": _double,
     "enum": _same,
+    "interval": interval_text,
     "time": lambda value: value.isoformat(timespec="microseconds"),
 }

@@ -1,7 +1,7 @@
 """Reads rows of tables as of one commit, with connections of its own that block nobody.
 
-A query takes a snapshot and reads from it, in its own thread, whatever it needs. A row by its key is read by `TableReaders.get`
-in one of a few threads.
+A query takes a snapshot and reads from it, in its own thread, whatever it needs. A few rows by an index are read by
+`TableReaders.get` in one of a few threads; one row by a unique key is read by `TableReaders.get_one` on the event loop.
 """
 
 import asyncio
@@ -13,11 +13,13 @@ from typing import TypeVar
 
 import apsw
 
+from tailrace.model.clock import Clock
 from tailrace.model.errors import QueryLimitError, StoreClosedError, TableAlteredError
 from tailrace.model.limits import MIB, Limits
 from tailrace.model.table import Table
+from tailrace.sql.tables.collations import register_collations
 from tailrace.sql.tables.database import CATALOG, abandon, failure_of, open_reader, quoted
-from tailrace.sql.tables.decimals import register_decimals
+from tailrace.sql.tables.statement_guard import EventLoopTime
 from tailrace.sql.tables.table_file import TableFile, check_sealed, is_damage, judged
 from tailrace.sql.tables.values import StoredValue
 
@@ -36,12 +38,13 @@ def _never() -> bool:
 
 
 class TableReaders:
-    def __init__(self, file: TableFile, limits: Limits, on_damage: Callable[[Exception], None]) -> None:
+    def __init__(self, file: TableFile, clock: Clock, limits: Limits, on_damage: Callable[[Exception], None]) -> None:
         self._file = file
         self._on_damage = on_damage
         self._limits = limits
         self._threads = ThreadPoolExecutor(limits.query_threads, "tailrace-get")
         self._free: list[TableSnapshot] = []
+        self._time = EventLoopTime(clock)
         self._is_closed = False
 
     async def get(self, sql: str, values: Sequence[StoredValue], table: Table) -> StoredRows:
@@ -49,6 +52,22 @@ class TableReaders:
         if self._is_closed:
             raise _closing()
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._get, sql, values, table)
+
+    def get_one(self, sql: str, values: Sequence[StoredValue], table: Table) -> tuple[StoredValue, ...] | None:
+        """Return the row of a statement made by `one_row_sql`, read on the event loop.
+
+        `None` means that `get` has to be asked: there is no such row, the table was altered, or reads have lately been slow.
+        """
+        began = self._time.begin()
+        if self._is_closed or began is None:
+            return None
+        reader = self._take()
+        try:
+            found = reader.read_one(sql, (table.id, *values))
+        finally:
+            self._free.append(reader)
+            self._time.end(began)
+        return None if found is None or found[0] != table.schema_version else found[1:]
 
     async def run(self, work: Callable[["TableSnapshot"], T], table: Table) -> T:
         """Return what a function that reads few rows of a table makes of them. It runs in one of the threads."""
@@ -113,7 +132,7 @@ class TableSnapshot:
         self.steps = 0
         """The work of SQLite so far, in steps of its virtual machine: a few for each row that it looks at."""
         self._connection = open_reader(file, limits)
-        register_decimals(self._connection)
+        register_collations(self._connection)
         self._connection.set_progress_handler(self._progress, _CHECK_EVERY_STEPS)
 
     @contextmanager
@@ -156,6 +175,15 @@ class TableSnapshot:
         """Yield the rows of a statement that is run for each of the keys, in parts of bounded size."""
         return self._checked(read_parts(self._connection, sql, keys, sized))
 
+    def read_one(self, sql: str, values: Sequence[StoredValue]) -> tuple[StoredValue, ...] | None:
+        """Return the first row of a statement outside of a transaction; `None` if there is none or it fails."""
+        try:
+            found: tuple[StoredValue, ...] | None = self._connection.execute(sql, values).fetchone()
+            check_sealed(self._connection)
+        except apsw.Error:
+            return None
+        return found
+
     def _progress(self) -> bool:
         self.steps += _CHECK_EVERY_STEPS
         return self._is_cancelled()
@@ -174,6 +202,11 @@ class TableSnapshot:
 
     def close(self) -> None:
         abandon(self._connection)
+
+
+def one_row_sql(sql: str) -> str:
+    """Return a SELECT of one row with the version of its table as the first column and the table's id as the first value."""
+    return f"SELECT (SELECT schema_version FROM {quoted(CATALOG)} WHERE id = ?), {sql.removeprefix('SELECT ')}"  # noqa: S608
 
 
 def check_versions(connection: apsw.Connection, tables: Iterable[Table]) -> None:

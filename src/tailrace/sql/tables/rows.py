@@ -27,6 +27,7 @@ from tailrace.model.record import Record
 from tailrace.model.table import Table, TableCheckpoint
 from tailrace.sql.tables.altered_rows import alter_rows
 from tailrace.sql.tables.change_events import TableEvents, is_read, is_truncate
+from tailrace.sql.tables.collations import register_collations
 from tailrace.sql.tables.database import (
     CATALOG,
     abandon,
@@ -37,7 +38,6 @@ from tailrace.sql.tables.database import (
     open_reader,
     quoted,
 )
-from tailrace.sql.tables.decimals import register_decimals
 from tailrace.sql.tables.indexes import drop_indexes, drop_other_indexes, ensure_indexes
 from tailrace.sql.tables.schema import create_sql, delete_all_sql, delete_sql, insert_sql, rows_behind_sql, rows_sql, upsert_sql
 from tailrace.sql.tables.schema_versions import upgrade_from
@@ -256,7 +256,7 @@ def rebuild(file: TableFile, tables: Collection[TableEvents], log: TableLog, lim
     _check_same_log(file, limits)
     connection = make_database(file, limits)
     try:
-        register_decimals(connection)
+        register_collations(connection)
         rows = TableRows(connection)
         connection.execute("BEGIN IMMEDIATE")
         kept = [of for of in tables if not can_be_rebuilt(of.table, log)]
@@ -294,7 +294,7 @@ def _keep_rows(
     try:
         old = open_reader(file, limits)
         try:
-            register_decimals(old)
+            register_collations(old)
             _check_readable(old, file)
             offsets, versions = TableRows(old).offsets(), TableRows(old).versions()
             for of in tables:

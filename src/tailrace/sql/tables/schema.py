@@ -15,8 +15,8 @@ from tailrace.model.ids import TableId, TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.table import Column, ColumnType, Table
 from tailrace.sql.statements import CreateTableStatement
+from tailrace.sql.tables.collations import COLLATIONS
 from tailrace.sql.tables.database import RESERVED_NAMES, quoted
-from tailrace.sql.tables.decimals import COLLATION
 from tailrace.sql.tables.defaults import checked_default
 from tailrace.sql.tables.indexes import named_checks, unique_indexes
 from tailrace.sql.tables.schema_versions import RowShape
@@ -33,7 +33,7 @@ _STORAGE = {
     "double": "REAL",
     "real": "REAL",
     "bytes": "BLOB",
-    "decimal": f"TEXT COLLATE {COLLATION}",
+    **{kind: f"TEXT COLLATE {name}" for kind, name in COLLATIONS.items()},
 }
 """Other types are TEXT."""
 

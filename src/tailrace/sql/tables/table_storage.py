@@ -2,7 +2,7 @@
 
 The log is the truth. If SQLite can't commit although the log has the changes, the tables are *behind*: nobody reads or writes
 them until the changes are applied. If the file is damaged, the same holds until it is rebuilt from the log (`rows.rebuild`).
-Everything here runs in the writer's thread, except `damaged`, which any thread may call.
+Everything here is used by the owner of the connection (`jobs.JobQueue`), except `damaged`, which any thread may call.
 """
 
 import asyncio
@@ -85,17 +85,20 @@ class TableStorage:
 
     def commit(self, batches: Sequence[ChangeBatch], committed: CommittedChanges, jobs: Sequence[TableJob]) -> bool:
         """Commit to SQLite what the log has. Returns false if the clients of the jobs were already sent an error."""
+        try:
+            self.apply(batches, committed)
+        except Exception as error:  # noqa: BLE001  the log has the changes, whatever the error of SQLite is
+            return self.catch_up(error, jobs)
+        return True
+
+    def apply(self, batches: Sequence[ChangeBatch], committed: CommittedChanges) -> None:
+        """Commit to SQLite what the log has. If that fails, call `catch_up` in the writer's thread."""
         killpoint("change.logged")
         reached: dict[TableId, Offset] = {}
         for batch, end in zip(batches, committed.ends, strict=True):
             reached[batch.table.id] = end
-        try:
-            self.connection.commit(reached)
-        except Exception as error:  # noqa: BLE001  the log has the changes, whatever the error of SQLite is
-            if not self.catch_up(error, jobs):
-                return False
+        self.connection.commit(reached)
         killpoint("change.applied")
-        return True
 
     def catch_up(self, error: Exception, jobs: Sequence[TableJob]) -> bool:
         """Apply what the log has and the tables lack, retrying until that succeeds.

@@ -114,7 +114,7 @@ class Tables:
             asyncio.get_running_loop(),
         )
         self._snapshots = SnapshotTask(broker.changes, self._writer.queue.put)
-        self._readers = TableReaders(file, limits, self._writer.damaged)
+        self._readers = TableReaders(file, clock, limits, self._writer.damaged)
         self._checkpoints = CheckpointTask(
             file, catalog, broker.changes, limits, lambda: self._writer.behind, self._writer.damaged
         )
@@ -321,13 +321,18 @@ class Tables:
         future: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
         tx = str(self._changes.next_transaction())
         size = size_of(statements, given)
-        self._writer.queue.put(WriteJob(tx, statements, given, messages, future, size, timing=timing, filling=filling))
+        self._writer.write(WriteJob(tx, statements, given, messages, future, size, timing=timing, filling=filling))
         return await future
 
     async def read_rows(self, sql: str, values: Sequence[StoredValue], table: Table) -> StoredRows:
         """Return the rows of a statement of SQLite that reads few rows of what is committed of a table."""
         self._check()
         return await self._readers.get(sql, values, table)
+
+    def read_one(self, sql: str, values: Sequence[StoredValue], table: Table) -> tuple[StoredValue, ...] | None:
+        """Call `TableReaders.get_one`."""
+        self._check()
+        return self._readers.get_one(sql, values, table)
 
     async def read_few(self, work: Callable[[TableSnapshot], T], table: Table) -> T:
         """Return what a function makes of a few committed rows of a table; it runs in a thread of the readers."""

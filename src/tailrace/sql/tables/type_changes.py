@@ -43,7 +43,7 @@ def type_change(old: ColumnType, new: ColumnType) -> TypeChange | None:
             return UNCHANGED
         case (("smallint" | "integer" | "bigint"), "text") if new.length is None:
             return _AS_TEXT
-        case (("decimal" | "uuid" | "date" | "enum"), "text") if new.length is None:
+        case (("decimal" | "uuid" | "date" | "enum" | "interval"), "text") if new.length is None:
             return UNCHANGED
         case "boolean", "text" if new.length is None:
             return TypeChange("CASE {0} WHEN 0 THEN 'false' WHEN 1 THEN 'true' END", lambda kept: "true" if kept else "false")
@@ -65,7 +65,8 @@ def _to_decimal(old: ColumnType, new: ColumnType) -> TypeChange | None:
         return _AS_TEXT if is_whole else UNCHANGED
     precision, scale = (_DIGITS[old.kind], 0) if is_whole else (old.precision, old.scale or 0)
     new_scale = new.scale or 0
-    if precision is None or new_scale < scale or new.precision - new_scale < precision - scale:
+    if precision is None or new_scale < scale or new.precision - new_scale < precision - scale or scale < 0:
+        # A negative scale rounds before the point.
         return None
     zeros = "0" * (new_scale - scale)
     tail = f".{zeros}" if zeros and not scale else zeros

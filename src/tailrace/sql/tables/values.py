@@ -5,20 +5,22 @@
 | boolean | 0 or 1 | `bool` |
 | smallint, integer, bigint | integer | `int` |
 | double, real | real, never infinite | `float` |
-| decimal | text, with all digits of its scale | `Decimal` |
+| decimal(p, s) | text, with all `s` digits after the point | `Decimal` |
+| decimal | text, with the digits that it was written with, or `NaN`, `Infinity` and `-Infinity` | `Decimal` |
 | text | text | `str` |
 | char | text, filled up with spaces | `str` |
 | enum | text, one of its labels | `str` |
 | bytes | blob | `bytes` |
 | date, time, timestamp, uuid | text in one form | `date`, `time`, `datetime` in UTC, `UUID` |
+| interval | text, as PostgreSQL prints it | `Interval` |
 | json, list | JSON text without white space | what JSON holds |
 
-Every value has one normal form, so equal values are equal bytes and an index finds them.
+Values of most types have one normal form, so equal values are equal bytes. The decimals `1.5` and `1.50` and the intervals
+`1 mon` and `30 days` are equal by the collations of their columns (`collations`).
 """
 
 import math
 import re
-import struct
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time
@@ -31,8 +33,10 @@ import msgspec
 from tailrace.model.errors import ConstraintError, SqlError
 from tailrace.model.table import Column, ColumnType
 from tailrace.sql.analysis.errors import OUT_OF_RANGE, AnalysisError
-from tailrace.sql.analysis.input_texts import read_text
+from tailrace.sql.analysis.input_texts import MAX_SCALE, MAX_WHOLE_DIGITS, nearest_float4, read_text
+from tailrace.sql.analysis.interval_texts import MAX_INTERVAL_MICROSECONDS, Interval, interval_text, read_interval
 from tailrace.sql.analysis.types import TIME
+from tailrace.sql.functions.float_texts import shortest_float4
 
 StoredValue = int | float | str | bytes | None
 """A value as SQLite stores it."""
@@ -42,9 +46,11 @@ NOT_NULL = "23502"
 UNIQUE_VIOLATION = "23505"
 TOO_LONG = "22001"
 INVALID_TEXT = "22P02"
+NOT_SUPPORTED = "0A000"
 """SQLSTATEs of values that a column can't store."""
-MAX_DECIMAL_DIGITS = 1000
-DECIMALS = Context(prec=MAX_DECIMAL_DIGITS + 10, rounding=ROUND_HALF_UP, traps=[InvalidOperation, DivisionByZero, Overflow])
+_DECIMALS = Context(prec=2010, rounding=ROUND_HALF_UP, traps=[InvalidOperation, DivisionByZero, Overflow])
+"""Rounds numbers to the digits of a column, of which there are far fewer."""
+_MAX_DECIMAL_CHARACTERS = MAX_WHOLE_DIGITS + MAX_SCALE + 2
 
 _SHOWN_CHARACTERS = 60
 RANGES = {
@@ -97,7 +103,7 @@ def codec_of(type_: ColumnType) -> ColumnCodec:
                 lambda value: store_decimal(value, type_.precision, type_.scale), lambda kept: Decimal(str(kept))
             )
         case "real":
-            return ColumnCodec(store_real, shortest_real)  # type: ignore[arg-type]
+            return ColumnCodec(store_real, shortest_float4)  # type: ignore[arg-type]
         case "text" if type_.length is None:
             return ColumnCodec(_store_text, _unchanged)
         case "text" | "char":
@@ -112,6 +118,8 @@ def codec_of(type_: ColumnType) -> ColumnCodec:
             return ColumnCodec(store_time, lambda kept: time.fromisoformat(str(kept)))
         case "timestamp":
             return ColumnCodec(store_timestamp, lambda kept: datetime.fromisoformat(str(kept)))
+        case "interval":
+            return ColumnCodec(_store_interval, lambda kept: read_interval(str(kept)))
         case "uuid":
             return ColumnCodec(_store_uuid, lambda kept: UUID(str(kept)))
         case "json":
@@ -133,7 +141,7 @@ def json_form(type_: ColumnType, kept: StoredValue) -> object:
         case "bytes":
             return b64encode(kept).decode()  # type: ignore[arg-type]
         case "real":
-            return shortest_real(kept)  # type: ignore[arg-type]
+            return shortest_float4(kept)  # type: ignore[arg-type]
     return kept
 
 
@@ -176,50 +184,46 @@ def _store_double(value: object) -> float:
     try:
         number = float(value)
     except OverflowError:
-        raise InvalidValueError("it is not a number in the range of a double", OUT_OF_RANGE) from None
+        number = math.inf
     except ValueError:
         raise InvalidValueError("it is not a number") from None
     if not math.isfinite(number):
-        raise InvalidValueError("a double can't be infinite or NaN here")
+        is_written_in_digits = isinstance(value, int) or any(letter.isdigit() for letter in str(value))
+        if is_written_in_digits:
+            raise InvalidValueError("it is not a number in the range of a double", OUT_OF_RANGE)
+        raise InvalidValueError("a double can't be infinite or NaN here", NOT_SUPPORTED)
     return number
 
 
 def store_real(value: object) -> float:
     """Return a number as the nearest float of 32 bits, which a double holds exactly."""
     number = _store_double(value)
-    try:
-        (rounded,) = struct.unpack("f", struct.pack("f", number))
-    except OverflowError:
-        rounded = math.inf
+    rounded = nearest_float4(Decimal(value) if number and isinstance(value, str) else number)
     if math.isinf(rounded) or (number and not rounded):
         raise InvalidValueError(f"{shown(value)} is out of range for type real", OUT_OF_RANGE)
-    return float(rounded)
-
-
-def shortest_real(kept: float) -> float:
-    """Return the number with the fewest digits that is stored as this float of 32 bits."""
-    for digits in range(6, 10):
-        short = float(f"{kept:.{digits}g}")
-        if struct.unpack("f", struct.pack("f", short))[0] == kept:
-            return short
-    return kept
+    return rounded
 
 
 def store_decimal(value: object, precision: int | None, scale: int | None) -> str:
+    """Return a number as text: rounded to a scale, or with the digits that it has if no precision is given."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
         raise InvalidValueError("it is not a number")
-    if isinstance(value, str) and len(value) > MAX_DECIMAL_DIGITS:
-        raise InvalidValueError(f"it has more than {MAX_DECIMAL_DIGITS} digits")
+    if isinstance(value, str) and len(value) > _MAX_DECIMAL_CHARACTERS:
+        raise InvalidValueError("value overflows numeric format", OUT_OF_RANGE)
     try:
         number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
         if not number.is_finite():
-            raise InvalidValueError("a decimal can't be infinite or NaN")
-        if number.adjusted() > MAX_DECIMAL_DIGITS or -int(number.as_tuple().exponent) > MAX_DECIMAL_DIGITS:
-            raise InvalidValueError(f"it has more than {MAX_DECIMAL_DIGITS} digits")
+            if precision is not None:
+                raise InvalidValueError("a decimal with a precision can't be infinite or NaN here", NOT_SUPPORTED)
+            return "NaN" if number.is_nan() else format(number, "f")
+        if number.adjusted() >= MAX_WHOLE_DIGITS or -int(number.as_tuple().exponent) > MAX_SCALE:
+            raise InvalidValueError("value overflows numeric format", OUT_OF_RANGE)
         if precision is not None:
-            number = number.quantize(Decimal(1).scaleb(-(scale or 0)), context=DECIMALS)
+            if number and number.adjusted() > precision - (scale or 0):
+                raise InvalidValueError("numeric field overflow", OUT_OF_RANGE)
+            number = number.quantize(Decimal(1).scaleb(-(scale or 0)), context=_DECIMALS)
             if number and number.adjusted() >= precision - (scale or 0):
-                raise InvalidValueError(f"it has more than {precision - (scale or 0)} digits before the decimal point")
+                raise InvalidValueError("numeric field overflow", OUT_OF_RANGE)
     except (DecimalException, ValueError):
         raise InvalidValueError("it is not a decimal number") from None
     return format(number or abs(number), "f")
@@ -288,6 +292,18 @@ def store_time(value: object) -> str:
     if not isinstance(value, time) or value.tzinfo is not None:
         raise InvalidValueError("write a time as '13:45:00.5'")
     return value.isoformat(timespec="microseconds")
+
+
+def _store_interval(value: object) -> StoredValue:
+    try:
+        found = read_interval(value) if isinstance(value, str) else value
+    except AnalysisError as error:
+        raise InvalidValueError(error.message, error.sqlstate) from None
+    if not isinstance(found, Interval):
+        raise InvalidValueError("write an interval as '1 day 02:30:00'")
+    if abs(found.microseconds) > MAX_INTERVAL_MICROSECONDS:
+        raise InvalidValueError("an interval of more than 292 years in hours is not supported", NOT_SUPPORTED)
+    return interval_text(found)
 
 
 def store_timestamp(value: object) -> str:

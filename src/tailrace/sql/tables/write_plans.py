@@ -20,10 +20,10 @@ from tailrace.sql.analysis.types import SqlType, to_column
 from tailrace.sql.analysis.write_tree import AnalyzedDelete, AnalyzedInsert, AnalyzedUpdate, AnalyzedWrite, Assignment
 from tailrace.sql.evaluation.evaluator import Evaluate, compile_expression
 from tailrace.sql.evaluation.functions import EvaluationError
-from tailrace.sql.results import ResultColumn
+from tailrace.sql.results import ResultColumn, RowConflict
 from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.change_recorder import ChangeRecorder
-from tailrace.sql.tables.constraints import ConflictSearch, violation
+from tailrace.sql.tables.constraints import ConflictSearch, conflict_reason, violation
 from tailrace.sql.tables.database import quoted
 from tailrace.sql.tables.defaults import TableDefaults
 from tailrace.sql.tables.plan_rows import RowPlaces, TableColumns, result_converter
@@ -42,6 +42,8 @@ class WriteOutcome(NamedTuple):
     affected: int
     rows: list[tuple[object, ...]]
     """What RETURNING returned."""
+    conflict: RowConflict | None = None
+    """The last row that was not inserted, if ON CONFLICT DO NOTHING passed one over."""
 
 
 ReadQuery = Callable[[AnalyzedQuery, QueryRole], list[tuple[Any, ...]]]
@@ -126,6 +128,7 @@ class InsertPlan(WritePlan):
             return WriteOutcome(len(rows), [])
         returned: list[tuple[object, ...]] = []
         affected = 0
+        conflict: RowConflict | None = None
         seen: set[StoredRow] = set()
         for number, new in enumerate(rows, 1):
             if number % _CHECK_EVERY_ROWS == 0:
@@ -134,10 +137,12 @@ class InsertPlan(WritePlan):
             if self._conflict is not None:
                 # PostgreSQL checks a row before it looks for a conflict.
                 context.check_rows([new])
-                old = self._arbiters.find(context.connection, new)
+                found = self._arbiters.find(context.connection, new)
+                old = None if found is None else found.row
                 key = tuple(context.events.key_of(new if old is None else old))
-                if old is not None:
+                if found is not None and old is not None:
                     if not self._conflict.assignments:
+                        conflict = RowConflict(0, found.columns, conflict_reason(self.table, found.columns, new))
                         continue
                     if key in seen:
                         raise EvaluationError(
@@ -154,7 +159,7 @@ class InsertPlan(WritePlan):
                 insert_rows(context, insert_sql(self.table), [new])
             affected += 1
             self._returned(old, new, tail, returned)
-        return WriteOutcome(affected, returned)
+        return WriteOutcome(affected, returned, conflict)
 
     def _new_rows(self, context: WriteContext, tail: tuple[Any, ...]) -> Iterator[tuple[StoredValue, ...]]:
         if self._query is None:

@@ -17,9 +17,11 @@ from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import Limits
 from tailrace.sql.tables.alter import alter_table
 from tailrace.sql.tables.database import failure_of
+from tailrace.sql.tables.fast_write import FastWriter
 from tailrace.sql.tables.group_commit import TableGroupCommit
 from tailrace.sql.tables.jobs import (
     AlterJob,
+    CatchUpJob,
     IndexJob,
     JobQueue,
     JobReplies,
@@ -68,6 +70,7 @@ class TableWriter:
         self._taken: list[TableJob] = []
         """The jobs that the thread works on; each of them gets a result or an error, whatever happens."""
         self._group_commit = TableGroupCommit(storage, self.queue, replies, self._taken, catalog, changes, clock, limits, loop)
+        self._fast = FastWriter(storage, self.queue, replies, catalog, changes, clock, limits, self._group_commit.count)
         self._thread = threading.Thread(target=self._run, name="tailrace-tables", daemon=True)
         self._opened: asyncio.Future[int] = loop.create_future()
         self.damaged = storage.damaged
@@ -81,6 +84,11 @@ class TableWriter:
     def behind(self) -> TailraceError | None:
         """The error for readers and writers while the tables lack changes that the log has; otherwise `None`."""
         return self.queue.rejection
+
+    def write(self, job: WriteJob) -> None:
+        """Run a job at once if it is small and comes alone; else queue it."""
+        if not self._fast.start(job):
+            self.queue.put(job)
 
     async def close(self) -> None:
         """Finish the jobs that were accepted, end the thread and close the file."""
@@ -113,9 +121,9 @@ class TableWriter:
         self._taken.clear()
         if self._storage.connection.is_due_for_checkpoint:
             self._storage.checkpoint()
-        self.queue.wait(_IDLE_SECONDS)
-        if not self.queue:
+        while self.queue.wait_idle(_IDLE_SECONDS):
             self._storage.checkpoint()
+            self.queue.wait()
         job = self.queue.take()
         if job is not None:
             self._taken.append(job)
@@ -142,6 +150,9 @@ class TableWriter:
                     self._read_snapshot(job)
                 case RebuildJob():
                     self._storage.run_rebuild(job)
+                case CatchUpJob():
+                    if self._storage.catch_up(job.error, [job.write]):
+                        self._replies.written([job.write], job.committed)
         except Exception as error:  # noqa: BLE001  the thread must go on for the other clients
             failure = failure_of(error, self._limits)
             # After an unexpected error it is not known whether the log has the changes.

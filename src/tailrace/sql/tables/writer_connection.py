@@ -20,16 +20,16 @@ from tailrace.model.table import Table
 from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
 from tailrace.sql.analysis.tree import AnalyzedQuery
 from tailrace.sql.parameters import Parameters, in_order, is_many
-from tailrace.sql.results import Result
+from tailrace.sql.results import Result, RowConflict
 from tailrace.sql.statements import TruncateStatement, Write
 from tailrace.sql.tables.alter import AlteredTable
 from tailrace.sql.tables.assignments import parameter_value
 from tailrace.sql.tables.change_events import TableEvents
 from tailrace.sql.tables.change_recorder import ChangeRecorder
+from tailrace.sql.tables.collations import register_collations
 from tailrace.sql.tables.columnar_copies import ColumnarCopies
 from tailrace.sql.tables.constraints import RowChecks, violation
 from tailrace.sql.tables.database import abandon, open_writer
-from tailrace.sql.tables.decimals import register_decimals
 from tailrace.sql.tables.indexes import drop_other_indexes, ensure_indexes
 from tailrace.sql.tables.jobs import TableStatement, WriteJob
 from tailrace.sql.tables.plain_inserts import PlainInsert
@@ -69,7 +69,7 @@ class WriterConnection:
         self._copies = copies
         self._limits = limits
         connection = self._connection = open_writer(file, limits)
-        register_decimals(connection)
+        register_collations(connection)
         self._rows = TableRows(connection)
         self._guard = StatementGuard(connection, clock, limits)
         self.recorder = ChangeRecorder(limits)
@@ -322,9 +322,11 @@ class WriterConnection:
         cache = self._catalog.plans(program)
         affected = 0
         rows: list[tuple[object, ...]] = []
+        conflicts: list[RowConflict] = []
         plan: WritePlan | None = None
+        number = 0
         try:
-            for params in given:
+            for number, params in enumerate(given):
                 values = in_order(write, params)
                 if write.queries is None:
                     plan = cache.plan(values, self._catalog.find)
@@ -333,11 +335,19 @@ class WriterConnection:
                 outcome = plan.run(context, [parameter_value(value) for value in values], now)
                 affected += outcome.affected
                 rows += outcome.rows
+                if outcome.conflict is not None:
+                    conflicts.append(outcome.conflict._replace(row=number))
         except AnalysisError as error:
             raise failure_at(error, write) from None
+        except ConstraintError as error:
+            if len(given) > 1:
+                # The plan knows the rows of one run alone.
+                error.row, error.rows = number, ()
+            raise
         columns, kind = (plan.columns, plan.kind) if plan is not None else ((), write.kind)
         most = self._limits.query_rows
-        return Result(columns, rows[:most], f"{kind.upper()} {affected}", affected, truncated=len(rows) > most)
+        status = f"{kind.upper()} {affected}"
+        return Result(columns, rows[:most], status, affected, truncated=len(rows) > most, conflicts=conflicts)
 
     def _read_query(self, write: Write, query: AnalyzedQuery, role: QueryRole) -> list[tuple[Any, ...]]:
         """Return the rows of a query of a write."""

@@ -62,3 +62,6 @@ DELETE FROM t USING t WHERE true;
 INSERT INTO t (id, id) SELECT 1, 2;
 INSERT INTO t (id, ts) SELECT 5, 'not a time';
 INSERT INTO t (id, ts) SELECT 5, k FROM u;
+UPDATE t SET f = (SELECT real '0.1') RETURNING f, (SELECT real '0.1')::double precision + 1 AS e, (SELECT real '0.1') AS r;
+UPDATE t SET r = 9000000000, f = 16777217.0000000000001::real RETURNING r, f, r::double precision AS d;
+INSERT INTO t (id, r) VALUES (50, 16777217.0000000000001), (51, '1e-45'), (52, 9007199791611905) RETURNING r, r::text AS e;

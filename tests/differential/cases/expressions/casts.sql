@@ -399,3 +399,14 @@ to_char(ts, 'HH24:MI:SS.US')::time
 (ts - d)::text::interval
 word::timestamp
 d::text::timestamptz::date
+9007199791611905::bigint::real
+-9007199791611905::bigint::real
+16777217.0000000000001::real
+'16777217.0000000000001'::real
+(t || '')::real
+('16777217.0000000000001' || '')::real
+('1e999999999999999999999' || '')::real
+('1e-999999999999999999999' || '')::real
+'1e-45'::real
+'0x1.000001000000001p+24'::real
+(9000000000 + k)::real

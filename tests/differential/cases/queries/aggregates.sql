@@ -265,3 +265,10 @@ SELECT j FROM v WHERE id < 3 UNION SELECT '{"a": 1, "b": [1, 2, {"c": null}], "s
 SELECT id FROM v WHERE j IN (SELECT j FROM v WHERE id < 5) ORDER BY id;
 SELECT id FROM v WHERE j @> '{"a": 1}' OR tags @> ARRAY['x'] ORDER BY id;
 SELECT id, row_number() OVER (PARTITION BY j ORDER BY id) AS r FROM v ORDER BY id;
+SELECT sum(10 / (id - 2)) FILTER (WHERE id <> 2) AS s, max(t::int) FILTER (WHERE t ~ '^-?\d+$') AS m FROM v;
+SELECT array_agg(10 / (id - 2) ORDER BY 10 / (id - 2)) FILTER (WHERE id > 20) AS a FROM v;
+SELECT count(DISTINCT 10 / (id - 2)) FILTER (WHERE id > 2) AS c, percentile_disc(0.5) WITHIN GROUP (ORDER BY 10 / (id - 2)) FILTER (WHERE id > 2) AS p FROM v;
+SELECT string_agg(DISTINCT lower(word), ',' ORDER BY lower(word)) FILTER (WHERE k > 1) AS s FROM v;
+SELECT id, sum(10 / (id - 2)) FILTER (WHERE id <> 2) OVER (ORDER BY id) AS s FROM v ORDER BY id;
+SELECT count(*) FILTER (WHERE random() >= 0) AS c, sum(k + 1) FILTER (WHERE random() >= 0) AS s FROM v;
+SELECT jsonb_object_agg(word, 10 / (id - 2)) FILTER (WHERE id > 2 AND word IS NOT NULL) AS o FROM v;

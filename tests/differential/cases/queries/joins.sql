@@ -49,3 +49,7 @@ SELECT c.id, n.t FROM customers c LEFT JOIN nothing n ON n.id = c.id ORDER BY 1;
 SELECT o.*, c.name FROM orders o LEFT JOIN customers c ON c.id = o.customer_id ORDER BY o.id;
 SELECT c.city, o.status, count(*) AS n FROM customers c JOIN orders o ON o.customer_id = c.id GROUP BY c.city, o.status ORDER BY 1, 2;
 SELECT c.id FROM customers c JOIN orders o ON c.id = o.note;
+SELECT o.id, to_jsonb(c) AS b, row_to_json(c) AS j, to_json(c) IS NULL AS n FROM orders o LEFT JOIN customers c ON c.id = o.customer_id ORDER BY o.id;
+SELECT to_jsonb(o) -> 'id' AS o, to_jsonb(c) -> 'id' AS c FROM orders o FULL JOIN customers c ON c.id = o.customer_id ORDER BY o.id, c.id;
+SELECT c.id, to_json(o) AS j FROM orders o RIGHT JOIN customers c ON c.id = o.customer_id ORDER BY c.id, o.id;
+SELECT to_json(c) AS j, to_json(s) AS t FROM customers c JOIN (SELECT 1 AS one, NULL AS two) AS s ON s.one = c.id;

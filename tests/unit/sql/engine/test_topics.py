@@ -10,6 +10,7 @@ from tailrace.model.errors import (
     SqlError,
     TailraceError,
     TopicExistsError,
+    UnknownTableError,
     UnsupportedSqlError,
 )
 from tests.support.aio import on_loop
@@ -213,6 +214,12 @@ async def test_topics_and_tables_are_described() -> None:
             ("d", "decimal(5, 2)", True, "1.5", None),
         ]
         assert await sql.rows("SHOW TABLES") == [("t", 3, ["id"], 0)]
+        await sql.run("CREATE VIEW w AS SELECT id FROM t")
+        for name, what in (("t", "TABLE"), ("w", "VIEW"), ("c", "TOPIC"), ("public.t", "TABLE"), ("public.w", "VIEW")):
+            assert (await sql.run(f"DESCRIBE {name}")).status.startswith(f"DESCRIBE {what} ")
+            assert await sql.rows(f"DESC {name}") == await sql.rows(f"DESCRIBE {what} {name}")
+        with pytest.raises(UnknownTableError, match="there is no table, view or topic 'tt'"):
+            await sql.run("DESCRIBE tt")
 
 
 @on_loop

@@ -1,7 +1,6 @@
 """Whatever a query asks for, the server lives, gives nothing away, and says why not."""
 
 import asyncio
-import threading
 import time
 
 import psutil
@@ -10,7 +9,7 @@ import pytest
 from tailrace.model.errors import OverloadedError, QueryLimitError, SqlError, StoreClosedError, TailraceError
 from tailrace.model.limits import MIB, Limits
 from tailrace.model.record import Message
-from tailrace.sql.select.workers import WorkerProcess
+from tailrace.sql.select.workers import WorkerPool
 from tests.support.aio import on_loop, until
 from tests.support.queries import Asker, asking
 
@@ -156,11 +155,13 @@ async def test_a_worker_that_dies_fails_its_query_only() -> None:
 
 
 def test_a_worker_ends_when_the_server_has_gone() -> None:
-    worker = WorkerProcess(Limits(), threading.Lock())
+    pool = WorkerPool(Limits())
+    worker = pool.take()
     worker.wait()
     worker._channel.close()
     assert worker._process.wait(30) == 0
     worker.close()
+    pool.close()
 
 
 @on_loop

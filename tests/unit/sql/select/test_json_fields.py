@@ -16,6 +16,8 @@ QUERIES = (
     """SELECT "offset" FROM app.b WHERE EXISTS (SELECT 1 FROM app.a WHERE a.value ->> 'x' = b.value ->> 'x') ORDER BY 1""",
     "SELECT DISTINCT value ->> 'missing', value ->> 'n' FROM app.a ORDER BY 1, 2",
     "WITH c AS (SELECT value ->> 'k' AS k, value ->> 'x' AS x FROM app.a) SELECT k, max(x) FROM c GROUP BY k ORDER BY k",
+    """SELECT "offset", (value ->> 'x')::bigint, (value ->> 'x')::integer FROM app.a WHERE (value ->> 'x')::bigint > 30""",
+    """SELECT (value ->> 'b')::boolean, count((value ->> 'x')::int), max(value ->> 'x') FROM app.a GROUP BY 1 ORDER BY 1""",
     """SELECT upper(value ->> 'k') || '!', value ->> 'f' FROM app.a ORDER BY value ->> 'x' NULLS FIRST, "offset" LIMIT 9""",
 )
 

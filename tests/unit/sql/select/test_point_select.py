@@ -51,8 +51,12 @@ async def both(sql: TableSql, text: str, params: list[object], *, is_fast: bool 
     """The answer of the fast path, which must be that of the general one."""
     (query,) = parse(text)
     assert isinstance(query, Query)
-    assert (PointSelects(sql.broker.tables.find).bind(query, params) is not None) == is_fast
+    bound = PointSelects(sql.broker.tables.find).bind(query, params)
+    assert (bound is not None) == is_fast
     fast = await sql.run(text, params)
+    at_once = sql.queries.run_at_once(query, params)
+    is_unique = bound is not None and bound.one_row_sql is not None
+    assert at_once == (fast if is_unique and fast.rows else None)
     general = await sql.run(f"SELECT * FROM ({text}) AS same", params)
     assert fast == general
     return fast
@@ -139,3 +143,20 @@ async def test_many_rows_of_an_index_are_left_to_the_general_way(tmp_path: Path)
         await sql.run("CREATE INDEX ON t (a)")
         await sql.run("INSERT INTO t VALUES (?, 1)", [[number] for number in range(50)])
         assert len((await both(sql, "SELECT id FROM t WHERE a = 1", [])).rows) == 50
+
+
+@on_loop
+async def test_a_row_of_a_table_that_was_altered_is_not_read_at_once(tmp_path: Path) -> None:
+    async with running_tables(tmp_path) as sql:
+        await sql.run("CREATE TABLE t (id integer PRIMARY KEY, a text, b text)")
+        await sql.run("INSERT INTO t VALUES (1, 'a', 'b')")
+        (query,) = parse("SELECT b FROM t WHERE id = 1")
+        assert isinstance(query, Query)
+        bound = PointSelects(sql.broker.tables.find).bind(query, [])
+        assert bound is not None and bound.one_row_sql is not None
+        assert sql.tables.read_one(bound.one_row_sql, bound.values, bound.table) == ("b",)
+        await sql.run("ALTER TABLE t DROP COLUMN b")
+        assert sql.tables.read_one(bound.one_row_sql, bound.values, bound.table) is None
+        await sql.run("ALTER TABLE t RENAME COLUMN a TO b")
+        assert sql.tables.read_one(bound.one_row_sql, bound.values, bound.table) is None
+        assert (await sql.run("SELECT b FROM t WHERE id = 1")).rows == [("a",)]

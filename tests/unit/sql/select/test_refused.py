@@ -9,7 +9,7 @@ from tests.support.queries import asking
 REFUSED = [
     ("SELECT 1 INTO x", "SELECT INTO"),
     ("SELECT * FROM t FOR UPDATE", "FOR UPDATE"),
-    ("SELECT * FROM t TABLESAMPLE system (10)", "RangeTableSample"),
+    ("SELECT * FROM t TABLESAMPLE system (10)", "TABLESAMPLE"),
     ("WITH x AS (INSERT INTO t VALUES (1) RETURNING 1) SELECT * FROM x", "INSERT, UPDATE and DELETE in WITH"),
     ("WITH x AS (DELETE FROM t RETURNING 1) SELECT * FROM x", "INSERT, UPDATE and DELETE in WITH"),
     ("SELECT FROM t", "SELECT without columns"),

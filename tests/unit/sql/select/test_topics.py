@@ -194,6 +194,20 @@ async def test_records_of_open_and_aborted_transactions_are_not_seen() -> None:
 
 
 @on_loop
+async def test_records_that_are_decoded_ahead_come_in_the_order_of_the_log() -> None:
+    async with asking() as sql:
+        await sql.broker.topics.create("t", 3)
+        for partition in range(3):
+            for first in range(0, 400, 20):
+                values = [b'{"n":%d,"p":"%s"}' % (number, b"p" * 15_000) for number in range(first, first + 20)]
+                await append(sql.broker, raw("t", partition, *values))
+        expected = [(partition, number, number) for partition in range(3) for number in range(400)]
+        assert await sql.rows("""SELECT "partition", "offset", (value ->> 'n')::int FROM t""") == expected
+        assert await sql.rows("""SELECT "partition", "offset", (value ->> 'n')::int FROM t LIMIT 700""") == expected[:700]
+        assert await sql.value('SELECT count(*) FROM t a JOIN t b USING (partition, "offset", value)') == 1_200
+
+
+@on_loop
 async def test_more_rows_than_the_limit_are_cut_off_and_that_is_told() -> None:
     async with asking(limits=Limits(query_rows=3)) as sql:
         await with_orders(sql.broker)

@@ -24,7 +24,7 @@ from tailrace.model.table import Table
 from tailrace.sql.parse import parse
 from tailrace.sql.routes.statements import RouteHandler
 from tailrace.sql.statements import AddSourceStatement
-from tailrace.sql.tables.decimals import register_decimals
+from tailrace.sql.tables.collations import register_collations
 from tailrace.sql.tables.table_file import checksum_vfs
 from tailrace.sql.tables.tables import FILE_NAME, Tables
 from tailrace.store.memory import MemoryStore
@@ -133,7 +133,7 @@ def _as_before_versions(path: Path) -> None:
         "CREATE TABLE t (id INTEGER NOT NULL, a INTEGER, b TEXT NOT NULL, c TEXT, d INTEGER, PRIMARY KEY (id))"
         " STRICT, WITHOUT ROWID"
     )
-    register_decimals(connection)
+    register_collations(connection)
     connection.execute("INSERT INTO t SELECT * FROM old; DROP TABLE old")
     connection.close()
 
@@ -447,7 +447,7 @@ async def test_a_file_that_is_ahead_of_the_log_is_made_again(tmp_path: Path) -> 
         wanted = await sql.run(ALL)
         await sql.tables.close()
         connection = apsw.Connection(str(tmp_path / FILE_NAME), vfs=checksum_vfs())
-        register_decimals(connection)
+        register_collations(connection)
         connection.execute('UPDATE "_tailrace.tables" SET schema_version = 3')
         connection.execute("ALTER TABLE t DROP COLUMN f")
         connection.close()

@@ -11,6 +11,7 @@ from tailrace.model.table import Column, ColumnType
 from tailrace.sql.tables.assignments import assigned, assigned_column
 
 DECIMAL = ColumnType("decimal", 5, 2)
+FREE = ColumnType("decimal")
 INTEGERS = ColumnType("list", element=ColumnType("integer"))
 
 
@@ -26,6 +27,15 @@ INTEGERS = ColumnType("list", element=ColumnType("integer"))
         (ColumnType("boolean"), "yes", 1),
         (DECIMAL, Decimal("1.005"), "1.01"),
         (DECIMAL, "1.005", "1.01"),
+        (FREE, Decimal("1.500"), "1.500"),
+        (FREE, "1.500", "1.500"),
+        (FREE, " 15e-1 ", "1.5"),
+        (FREE, 0.1, "0.1"),
+        (FREE, 10**40, "1" + "0" * 40),
+        (FREE, "inf", "Infinity"),
+        (FREE, Decimal("NaN"), "NaN"),
+        (FREE, Decimal("-0.00"), "0.00"),
+        (FREE, "9" * 131_072 + "." + "9" * 16_383, "9" * 131_072 + "." + "9" * 16_383),
         (ColumnType("bytes"), "\\x0aff", b"\n\xff"),
         (ColumnType("bytes"), "a\\001", b"a\x01"),
         (ColumnType("timestamp"), "2026-01-31 13:45:00+02:00", "2026-01-31T11:45:00.000000Z"),
@@ -61,6 +71,11 @@ def test_a_value_is_cast_as_on_assignment(type_: ColumnType, value: object, kept
         (ColumnType("double"), Decimal("1e-400"), "22003"),
         (DECIMAL, 1000, "22003"),
         (DECIMAL, "1000", "22003"),
+        (DECIMAL, "NaN", "0A000"),
+        (FREE, "1e131072", "22003"),
+        (FREE, Decimal("1e-16384"), "22003"),
+        (FREE, "", "22P02"),
+        (FREE, True, "42804"),
         (ColumnType("date"), "2026-02-30", "22008"),
         (ColumnType("timestamp"), "2026-02-30 00:00:00", "22008"),
         (ColumnType("uuid"), "f81d4fae", "22P02"),
@@ -87,6 +102,7 @@ def test_what_postgres_does_not_assign_is_refused_with_its_code(type_: ColumnTyp
         (ColumnType("text"), ["a", None]),
         (ColumnType("text"), [None, None]),
         (DECIMAL, ["1", 2, None]),
+        (FREE, ["1.50", 2, None, 0.5, Decimal("1e2"), "NaN", -(10**30)]),
     ],
 )
 def test_many_values_at_once_are_kept_as_each_by_itself(type_: ColumnType, values: list[object]) -> None:

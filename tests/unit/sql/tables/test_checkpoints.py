@@ -31,9 +31,14 @@ async def open_tables(folder: Path, broker: Broker, clock: ManualClock, limits: 
 
 
 async def given_rows(sql: TableSql, rows: int = 95) -> None:
-    await sql.run("CREATE TABLE t (id bigint PRIMARY KEY, body json, amount decimal(8, 2), seen timestamp, raw bytes)")
-    values = [[id, f'{{"n": {id}}}', f"{id}.5", f"2026-01-0{1 + id % 9}", bytes([id % 256])] for id in range(rows)]
-    await sql.run("INSERT INTO t VALUES (?, ?, ?, ?, ?)", values)
+    await sql.run(
+        "CREATE TABLE t (id bigint PRIMARY KEY, body json, amount decimal(8, 2), seen timestamp, raw bytes, free numeric)"
+    )
+    values = [
+        [id, f'{{"n": {id}}}', f"{id}.5", f"2026-01-0{1 + id % 9}", bytes([id % 256]), f"{id}.{'0' * (id % 40)}"]
+        for id in range(rows)
+    ]
+    await sql.run("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?)", values)
     await sql.run("UPDATE t SET body = NULL WHERE id % 7 = 0")
     await sql.run("DELETE FROM t WHERE id % 10 = 3")
 

@@ -22,6 +22,7 @@ from tailrace.model.errors import (
 )
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.sql.results import Result
+from tailrace.sql.tables.statement_guard import EventLoopTime
 from tailrace.sql.tables.tables import FILE_NAME, Tables
 from tailrace.sql.tables.writer_connection import WriterConnection
 from tailrace.store.memory import MemoryStore
@@ -32,6 +33,13 @@ from tests.support.tables import TableSql, as_older_version, running_tables
 
 INSERT = "INSERT INTO t VALUES (?)"
 COUNT = "SELECT count(*) FROM t"
+
+
+@pytest.fixture(autouse=True, params=["on the event loop", "in the thread"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a write runs that comes alone: both ways stand the same faults."""
+    if request.param == "in the thread":
+        monkeypatch.setattr(EventLoopTime, "begin", lambda _: None)
 
 
 async def given_table(sql: TableSql) -> None:

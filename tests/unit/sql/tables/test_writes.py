@@ -245,6 +245,64 @@ async def test_all_types_come_out_of_the_log_as_they_went_in(tmp_path: Path) -> 
         assert await sql.rows("SELECT * FROM every ORDER BY k") == before
 
 
+@on_loop
+async def test_numbers_without_a_declared_scale_come_out_of_the_log_as_they_went_in(tmp_path: Path) -> None:
+    texts = ["1.50", "1.5000", "-0.0", "NaN", "Infinity", "-Infinity", "9" * 200 + "." + "1" * 200, "0." + "0" * 50 + "1"]
+    async with running_tables(tmp_path / "a") as sql:
+        await sql.run("CREATE TABLE free (k numeric, id bigint, l numeric[], PRIMARY KEY (k, id))")
+        await sql.run("INSERT INTO free VALUES (?, ?, ?)", [[text, id, [text, None]] for id, text in enumerate(texts)])
+        kept = [*texts[:2], "0.0", *texts[3:]]
+        events = await sql.events("free")
+        assert [event["key"]["k"] for event in events] == kept
+        assert [event["new"]["l"] for event in events] == [[text, None] for text in kept]
+        # A key that is equal but written otherwise is another key to readers of events.
+        await sql.run("UPDATE free SET k = 1.5 WHERE k = 1.50 AND id = 0")
+        await sql.run("DELETE FROM free WHERE k = 1.5 AND id = 1")
+        assert [(event["op"], event["key"]["k"]) for event in (await sql.events("free"))[len(texts) :]] == [
+            ("delete", "1.50"),
+            ("insert", "1.5"),
+            ("delete", "1.5000"),
+        ]
+        before = await sql.rows("SELECT k::text, id, l::text FROM free ORDER BY k, id")
+        assert [row[0] for row in before] == ["-Infinity", "0.0", texts[-1], "1.5", texts[-2], "Infinity", "NaN"]
+        tables = sql.tables
+        await tables.close()
+        sql.tables = await type(tables).open(_empty(tmp_path / "b"), sql.broker, sql.broker.snowflakes._clock, DEFAULT_LIMITS)
+        assert await sql.rows("SELECT k::text, id, l::text FROM free ORDER BY k, id") == before
+
+
+@on_loop
+async def test_intervals_come_out_of_the_log_as_postgresql_prints_them(tmp_path: Path) -> None:
+    texts = [
+        "1 year 2 mons -3 days +04:05:06.789",
+        "00:00:00",
+        "30 days",
+        "1 mon",
+        "-00:00:00.000001",
+        "-178956970 years -8 mons",
+    ]
+    async with running_tables(tmp_path / "a") as sql:
+        await sql.run("CREATE TABLE spans (k interval, id bigint, l interval[], PRIMARY KEY (k, id))")
+        await sql.run("INSERT INTO spans VALUES (?, ?, ?)", [[text, id, [text, None]] for id, text in enumerate(texts)])
+        await sql.run("INSERT INTO spans VALUES ('PT90M', 9, NULL)")
+        events = await sql.events("spans")
+        assert [event["new"]["k"] for event in events] == [*texts, "01:30:00"]
+        assert [event["new"]["l"] for event in events] == [*([text, None] for text in texts), None]
+        feed = "SELECT k, l FROM table_changes('spans') ORDER BY _commit_version, id"
+        assert await sql.rows(feed) == [*((text, [text, None]) for text in texts), ("01:30:00", None)]
+        look = "SELECT k, id, l FROM spans ORDER BY k, id"
+        before = await sql.rows(look)
+        assert [row[1] for row in before] == [5, 4, 1, 9, 2, 3, 0]
+        assert await sql.rows("SELECT l FROM spans WHERE k = '720:00' AND id = 3") == [(["1 mon", None],)]
+        tables = sql.tables
+        await tables.close()
+        sql.tables = await type(tables).open(_empty(tmp_path / "b"), sql.broker, sql.broker.snowflakes._clock, DEFAULT_LIMITS)
+        assert await sql.rows(look) == before
+        with pytest.raises(SqlError, match="292 years") as refused:
+            await sql.run("INSERT INTO spans VALUES ('3000000 hours', 1, NULL)")
+        assert refused.value.sqlstate == "0A000"
+
+
 def _empty(folder: Path) -> Path:
     folder.mkdir()
     return folder

@@ -53,25 +53,6 @@ CREATE MACRO character_of(n) AS CASE
 CREATE MACRO quoted_literal(t) AS CASE
     WHEN contains(t, '\') THEN 'E''' || replace(replace(t, '\', '\\'), '''', '''''') || ''''
     ELSE '''' || replace(t, '''', '''''') || '''' END;
-CREATE MACRO quoted_identifier(t) AS CASE
-    WHEN regexp_full_match(t, '[a-z_][a-z0-9_]*') AND t NOT IN (
-        'all', 'analyse', 'analyze', 'and', 'any', 'array', 'as', 'asc', 'asymmetric', 'authorization', 'between', 'bigint',
-        'binary', 'bit', 'boolean', 'both', 'case', 'cast', 'char', 'character', 'check', 'coalesce', 'collate', 'collation',
-        'column', 'concurrently', 'constraint', 'create', 'cross', 'current_catalog', 'current_date', 'current_role',
-        'current_schema', 'current_time', 'current_timestamp', 'current_user', 'dec', 'decimal', 'default', 'deferrable',
-        'desc', 'distinct', 'do', 'else', 'end', 'except', 'exists', 'extract', 'false', 'fetch', 'float', 'for', 'foreign',
-        'freeze', 'from', 'full', 'grant', 'greatest', 'group', 'grouping', 'having', 'ilike', 'in', 'initially', 'inner',
-        'inout', 'int', 'integer', 'intersect', 'interval', 'into', 'is', 'isnull', 'join', 'json', 'json_array',
-        'json_arrayagg', 'json_exists', 'json_object', 'json_objectagg', 'json_query', 'json_scalar', 'json_serialize',
-        'json_table', 'json_value', 'lateral', 'leading', 'least', 'left', 'like', 'limit', 'localtime', 'localtimestamp',
-        'merge_action', 'national', 'natural', 'nchar', 'none', 'normalize', 'not', 'notnull', 'null', 'nullif', 'numeric',
-        'offset', 'on', 'only', 'or', 'order', 'out', 'outer', 'overlaps', 'overlay', 'placing', 'position', 'precision',
-        'primary', 'real', 'references', 'returning', 'right', 'row', 'select', 'session_user', 'setof', 'similar', 'smallint',
-        'some', 'substring', 'symmetric', 'system_user', 'table', 'tablesample', 'then', 'time', 'timestamp', 'to', 'trailing',
-        'treat', 'trim', 'true', 'union', 'unique', 'user', 'using', 'values', 'varchar', 'variadic', 'verbose', 'when',
-        'where', 'window', 'with', 'xmlattributes', 'xmlconcat', 'xmlelement', 'xmlexists', 'xmlforest', 'xmlnamespaces',
-        'xmlparse', 'xmlpi', 'xmlroot', 'xmlserialize', 'xmltable') THEN t
-    ELSE '"' || replace(t, '"', '""') || '"' END;
 CREATE MACRO like_text(t, p) AS CASE WHEN contains(p, '\') THEN like_with_escapes(t, p) ELSE t LIKE p END;
 CREATE MACRO normalized_text(t, f) AS CASE WHEN is_ascii_text(t) AND upper(f) IN ('NFC', 'NFD', 'NFKC', 'NFKD') THEN t ELSE normalize_other(t, f) END;
 CREATE MACRO boolean_of_text(t) AS CASE

@@ -12,7 +12,7 @@ CREATE MACRO interval_months(i) AS 12 * date_part('year', i) + date_part('month'
 CREATE MACRO interval_days(i) AS date_part('day', i);
 CREATE MACRO interval_micros(i) AS 3600000000 * date_part('hour', i) + 60000000 * date_part('minute', i) + date_part('microseconds', i);
 CREATE MACRO interval_of(m, d, u) AS CASE
-    WHEN abs(m) > 2147483647 OR abs(d) > 2147483647 THEN fail('22008', 'interval out of range')
+    WHEN m NOT BETWEEN -2147483648 AND 2147483647 OR d NOT BETWEEN -2147483648 AND 2147483647 THEN fail('22008', 'interval out of range')
     WHEN abs(u) > 9223372036854774 THEN fail('0A000', 'an interval of more than 292 years in hours is not supported')
     ELSE to_months(CAST(m AS INTEGER)) + to_days(CAST(d AS INTEGER)) + to_microseconds(CAST(u AS BIGINT)) END;
 CREATE MACRO interval_add(a, b) AS interval_of(
