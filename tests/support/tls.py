@@ -81,8 +81,10 @@ class TlsFront:
         finally:
             for way in ways:
                 way.cancel()
-            writer.close()
-            behind_writer.close()
+            for end in (writer, behind_writer):
+                end.transport.abort()
+            # The loop may be about to end, and would leave sockets open that are still being closed.
+            await asyncio.gather(writer.wait_closed(), behind_writer.wait_closed(), *ways, return_exceptions=True)
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
