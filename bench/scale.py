@@ -99,6 +99,8 @@ class SparkScale(msgspec.Struct, frozen=True, kw_only=True):
     changes_a_batch: int
     routed_rounds: int
     steady_seconds: float
+    long_seconds: float
+    """How long changes are routed in real time in one go."""
     topic_rows: int
     """Records of a topic that is read, and of one that is written, in each round."""
     rounds: int
@@ -203,6 +205,7 @@ FULL = Scale(
         changes_a_batch=200_000,
         routed_rounds=3,
         steady_seconds=15,
+        long_seconds=600,
         topic_rows=1_000_000,
         rounds=2,
         flat_bytes=GIB,
@@ -270,6 +273,7 @@ QUICK = msgspec.structs.replace(
         changes_a_batch=100_000,
         routed_rounds=3,
         steady_seconds=5,
+        long_seconds=30,
         topic_rows=150_000,
         rounds=2,
         flat_bytes=256 * MIB,

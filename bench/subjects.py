@@ -74,6 +74,11 @@ def _in_real_time(workspace: Workspace, cache: Path) -> Section:
     return realtime.run(workspace, connector_jars(cache))
 
 
+def _long_in_real_time(workspace: Workspace, cache: Path) -> Section:
+    _require_spark()
+    return realtime.run_long(workspace, connector_jars(cache))
+
+
 def _require_spark() -> None:
     try:
         check_spark()
@@ -104,6 +109,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "nats-synced": Subject(_alone(nats.run_synced), 20, 65),
     "pipeline": Subject(_on_spark(routing.run), 120, 220),
     "pipeline-realtime": Subject(_in_real_time, 80, 100),
+    "pipeline-realtime-long": Subject(_long_in_real_time, 120, 1_300, is_extra=True),
     "pipeline-topics": Subject(_beside_connector, 130, 220),
     "pipeline-memory": Subject(_on_spark(memory.run), 60, 420, is_extra=True),
     "growth-topics": Subject(_alone(topics_and_groups.run_topics), 25, 45),

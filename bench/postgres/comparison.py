@@ -92,7 +92,7 @@ def run(workspace: Workspace) -> Section:
     )
     return Section(
         title="SQL: beside PostgreSQL",
-        text="Tailrace is asked over HTTP by the SDK, PostgreSQL with its default settings by psycopg over a Unix socket; both"
+        text="Tailrace is asked over HTTP by the SDK, PostgreSQL with its default settings by psycopg, both over TCP; both"
         " are on the same disk and sync what they acknowledge. One client sends one statement at a time. An INSERT at Tailrace"
         f" writes a change event too. The same {scale.table_rows:,} rows of two integers and a text are grouped into {_GROUPS}"
         f" groups in both. The topic has {_PARTITIONS} partitions and values of about 100 B of JSON; PostgreSQL has the same"

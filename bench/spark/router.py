@@ -97,12 +97,15 @@ class Routed(NamedTuple):
     server_cpu: float
 
 
+PROGRAM = ("-m", "tailrace")
+"""What Python runs."""
+
+
 class RouterProcess:
-    def __init__(self, server: HttpServer, batch_rows: int, said: Path, *flags: str) -> None:
+    def __init__(self, server: HttpServer, batch_rows: int, said: Path, *flags: str, program: Sequence[str] = PROGRAM) -> None:
         command = [
             sys.executable,
-            "-m",
-            "tailrace",
+            *program,
             "pipeline",
             "--server",
             server.url,

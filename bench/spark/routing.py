@@ -16,9 +16,9 @@ from bench.workspace import Workspace
 
 _MANY = 20
 _PER_SECOND = 100
-_LEAST_PER_SECOND = 200_000
+_LEAST_PER_SECOND = 250_000
 _MOST_COST = 3
-_MOST_P50_MS = 500
+_MOST_P50_MS = 150
 _WARM_UP_ROWS = 300
 _WARM_UP_ROUNDS = 2
 """Rounds after the cold one."""

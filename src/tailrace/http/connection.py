@@ -50,6 +50,8 @@ class HttpConnection(HttpToolsProtocol):
         self._is_in_head = False
         self._is_in_body = False
         self._deadline: asyncio.TimerHandle | None = None
+        self._answered_at = 0.0
+        """When the last request was answered on the fast path, which leaves the timer of the connection alone."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -85,10 +87,22 @@ class HttpConnection(HttpToolsProtocol):
         if response is None:
             return False
         self._clear_deadline()
-        self._unset_keepalive_if_required()
         self.transport.write(response)
-        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        self._answered_at = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._keep_alive_for(self.timeout_keep_alive)
         return True
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close the connection, unless a request was answered at once since the timer was set."""
+        left = self._answered_at + self.timeout_keep_alive - self.loop.time()
+        if left > 0:
+            self._keep_alive_for(left)
+        else:
+            super().timeout_keep_alive_handler()
+
+    def _keep_alive_for(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

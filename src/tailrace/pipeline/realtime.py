@@ -35,7 +35,7 @@ NO_CONNECTOR = (
 
 _CONNECTOR_JARS = "spark-sql-kafka-0-10_*.jar"
 _CONNECTOR_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
-_BATCH_DURATION = "60 minutes"
+BATCH_DURATION = "60 minutes"
 """How long a batch of Spark lasts, which is not the delay: between two batches changes wait for some tenths of a second."""
 _FETCH_WAIT_MS = "500"
 _PRODUCER = {
@@ -94,7 +94,7 @@ def start_query(spark: SparkSession, kafka: str, view: RealtimeView, epoch: int,
     for name, value in _PRODUCER.items():
         writer = writer.option(f"kafka.{name}", value)
     # The stubs of PySpark lack `realTime`.
-    writer = writer.outputMode("update").trigger(realTime=_BATCH_DURATION)  # type: ignore[call-overload]
+    writer = writer.outputMode("update").trigger(realTime=BATCH_DURATION)  # type: ignore[call-overload]
     query: StreamingQuery = writer.start()
     return query
 
