@@ -99,6 +99,8 @@ class SparkScale(msgspec.Struct, frozen=True, kw_only=True):
     changes_a_batch: int
     routed_rounds: int
     steady_seconds: float
+    warm_up_seconds: float
+    """How long changes are routed before their delay is measured: Java is slow until it has compiled its hot code."""
     long_seconds: float
     """How long changes are routed in real time in one go."""
     topic_rows: int
@@ -205,6 +207,7 @@ FULL = Scale(
         changes_a_batch=200_000,
         routed_rounds=3,
         steady_seconds=15,
+        warm_up_seconds=40,
         long_seconds=600,
         topic_rows=1_000_000,
         rounds=2,
@@ -273,6 +276,7 @@ QUICK = msgspec.structs.replace(
         changes_a_batch=100_000,
         routed_rounds=3,
         steady_seconds=5,
+        warm_up_seconds=20,
         long_seconds=30,
         topic_rows=150_000,
         rounds=2,

@@ -107,7 +107,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "kafka-footprint": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-footprint"]), 20, 35),
     "nats": Subject(_alone(nats.run_relaxed), 20, 65),
     "nats-synced": Subject(_alone(nats.run_synced), 20, 65),
-    "pipeline": Subject(_on_spark(routing.run), 120, 220),
+    "pipeline": Subject(_on_spark(routing.run), 150, 310),
     "pipeline-realtime": Subject(_in_real_time, 80, 100),
     "pipeline-realtime-long": Subject(_long_in_real_time, 120, 1_300, is_extra=True),
     "pipeline-topics": Subject(_beside_connector, 130, 220),

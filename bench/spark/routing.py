@@ -19,7 +19,6 @@ _PER_SECOND = 100
 _LEAST_PER_SECOND = 250_000
 _MOST_COST = 3
 _MOST_P50_MS = 150
-_WARM_UP_ROWS = 300
 _WARM_UP_ROUNDS = 2
 """Rounds after the cold one."""
 
@@ -39,6 +38,7 @@ def run(workspace: Workspace) -> Section:
     scale = workspace.scale.spark
     with serving(workspace) as server:
         one, many, in_python = _routed(workspace, server)
+    with serving(workspace) as server:
         workspace.say(f"delay at {_PER_SECOND} changes a second")
         delays = _delays(workspace, server)
     return Section(
@@ -51,8 +51,8 @@ def run(workspace: Workspace) -> Section:
         " same router, after one time that does not count; so does one route with the condition `format('%s', id % 2) = '0'`,"
         " which Python evaluates for every change. The server and the pipeline share the cores. Afterwards every topic"
         " is counted, its keys are told apart and added up. The delay is that from the request which inserts a row,"
-        f" {_PER_SECOND} a second, to the routed message at a consumer that waits for it over HTTP, in a router that was"
-        " started for it.",
+        f" {_PER_SECOND} a second, to the routed message at a consumer that waits for it over HTTP, with one route and a router"
+        f" that has routed for {scale.warm_up_seconds:g} s.",
         figures=[
             Figure(name="one route", ours=one.samples(), unit="changes/s", bar=Bar("at least", _LEAST_PER_SECOND)),
             Figure(name="one route, cold", ours=Samples((one.cold.changes_per_second,)), unit="changes/s"),
@@ -117,9 +117,11 @@ def _delays(workspace: Workspace, server: HttpServer) -> list[float]:
     server.sql(f"CREATE TABLE {table} (id BIGINT, sent DOUBLE, PRIMARY KEY (id))")
     server.create_topic(topic)
     server.sql(f"ALTER TOPIC {topic} ADD SOURCE {table} ON INSERT WHERE (id >= 0) WITH (payload = 'full')")
-    rows = _WARM_UP_ROWS + round(_PER_SECOND * workspace.scale.spark.steady_seconds)
+    scale = workspace.scale.spark
+    warm_up_rows = round(_PER_SECOND * scale.warm_up_seconds)
+    rows = warm_up_rows + round(_PER_SECOND * scale.steady_seconds)
     with (
-        routing(server, workspace.scale.spark.changes_a_batch, workspace.root / "pipeline"),
+        routing(server, scale.changes_a_batch, workspace.root / "pipeline"),
         HttpClient(server) as sender,
         HttpClient(server) as receiver,
     ):
@@ -131,7 +133,7 @@ def _delays(workspace: Workspace, server: HttpServer) -> list[float]:
         receiver.ask(ConsumeSteadily(topic=topic, messages=rows + 1))
         sender.ask(InsertSteadily(table=table, rows=rows, per_second=_PER_SECOND))
         delays = expect(Delays, receiver.receive()).seconds
-    return list(delays[1 + _WARM_UP_ROWS :])
+    return list(delays[1 + warm_up_rows :])
 
 
 _BAR = Bar("at most", 0.5)
