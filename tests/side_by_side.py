@@ -3,13 +3,20 @@
 Three, also on two cores: a test that waits for a timeout or a disk leaves its core to others.
 
 A file stays on one worker, for its module's fixtures. Folders whose fixtures are dearer than their tests (a Spark, a process of
-each Kafka client) stay on one worker whole. What takes longest comes first, so that no worker is left alone with it.
+each Kafka client) stay on one worker whole, but for files that start a Spark of their own. What takes longest comes first, so
+that no worker is left alone with it.
 """
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 WHOLE_FOLDERS = ("tests/integration/pipeline", "tests/compat")
+OWN_SPARK = (
+    "tests/integration/pipeline/test_orphans.py",
+    "tests/integration/pipeline/test_up.py",
+    "tests/integration/pipeline/test_own_sessions.py",
+    "tests/integration/pipeline/test_failed_starts.py",
+)
 FIRST = (
     *WHOLE_FOLDERS,
     "tests/docs/test_tour.py",
@@ -22,6 +29,8 @@ FIRST = (
 def unit_of(nodeid: str) -> str:
     """The unit of work to which a test belongs."""
     file = nodeid.partition("::")[0]
+    if file in OWN_SPARK:
+        return file
     return next((folder for folder in WHOLE_FOLDERS if file.startswith(f"{folder}/")), file)
 
 
