@@ -1,7 +1,7 @@
 """Gets what `make compat` needs beyond the development environment, each by its ordinary package manager.
 
-kcat by apt-get, the Java client by Maven, those of Go and Node by their own tools where these are installed, Spark by pip into
-an environment of its own: it is large, and only tried here.
+kcat by apt-get, the Java client by Maven, those of Go and Node by their own tools where these are installed, and
+by pip the oldest Spark that is supported, with this package, into an environment of its own.
 """
 
 import os
@@ -17,6 +17,7 @@ from tests.compat.kinds import (
     JAVA_FOLDER,
     JAVA_JAR,
     NODE_FOLDER,
+    ROOT,
     SPARK,
     SPARK_FOLDER,
     SPARK_JARS,
@@ -39,7 +40,8 @@ def main() -> None:
         _run("npm", "ci", "--silent", "--no-audit", "--no-fund", "--prefix", str(NODE_FOLDER))
     if not SPARK_PYTHON.exists():
         venv.create(SPARK_PYTHON.parent.parent, with_pip=True, clear=True)
-    _run(str(SPARK_PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"pyspark=={SPARK}", "msgspec")
+    install = (str(SPARK_PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    _run(*install, f"pyspark=={SPARK}", "--editable", f"{ROOT}[spark]")
     prepare_connector()
 
 

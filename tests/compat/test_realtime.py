@@ -2,13 +2,14 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.compat.kinds import SPARK_JARS
+from tests.compat.kinds import SPARK, SPARK_JARS, SPARK_PYTHON
 from tests.support.eventually import eventually
 from tests.support.pipeline import CommandProcess
 from tests.support.ports import free_port
@@ -67,15 +68,16 @@ def until_routed(tables: RoutedTables, pipeline: CommandProcess) -> None:
     eventually(is_routed, "all changes routed", ROUTED_SECONDS)
 
 
-def start(tables: RoutedTables, folder: Path, jars: Path, *latency: str) -> CommandProcess:
+def start(tables: RoutedTables, folder: Path, jars: Path, *latency: str, python: str = sys.executable) -> CommandProcess:
     flags = ("--server", tables.server.url, "--master", "local[2]", "--jars", str(jars), *latency)
-    return CommandProcess(folder, "pipeline", *flags)
+    return CommandProcess(folder, "pipeline", *flags, python=python)
 
 
 @pytest.mark.timeout(600)
-def test_routes_in_real_time_exactly_once(tables: RoutedTables, tmp_path: Path, jars: Path) -> None:
+@pytest.mark.parametrize("python", [sys.executable, str(SPARK_PYTHON)], ids=["own PySpark", f"PySpark {SPARK}"])
+def test_routes_in_real_time_exactly_once(tables: RoutedTables, tmp_path: Path, jars: Path, python: str) -> None:
     write(tables, 0, 100)
-    with start(tables, tmp_path / "first", jars, *REALTIME) as pipeline:
+    with start(tables, tmp_path / "first", jars, *REALTIME, python=python) as pipeline:
         until_routed(tables, pipeline)
         write(tables, 1_000, 200)
         until_routed(tables, pipeline)
@@ -92,14 +94,14 @@ def test_routes_in_real_time_exactly_once(tables: RoutedTables, tmp_path: Path, 
         # Somewhere in the middle.
         pipeline.kill()
     write(tables, 6_000, 100)
-    with start(tables, tmp_path / "second", jars, *REALTIME) as pipeline:
+    with start(tables, tmp_path / "second", jars, *REALTIME, python=python) as pipeline:
         until_routed(tables, pipeline)
         tables.check([*TOPICS, "keys"])
         write(tables, 7_000, 100)
         os.kill(pipeline.members("java")[0], signal.SIGKILL)
         assert pipeline.wait() == 1
         assert "Spark has ended" in pipeline.output
-    with start(tables, tmp_path / "third", jars, *REALTIME) as pipeline:
+    with start(tables, tmp_path / "third", jars, *REALTIME, python=python) as pipeline:
         pipeline.await_line("the pipeline is running")
         until_routed(tables, pipeline)
         tables.server.kill()  # type: ignore[attr-defined]

@@ -16,13 +16,19 @@ ROOT = Path(__file__).resolve().parents[2]
 class CommandProcess:
     """`with CommandProcess(folder, "pipeline", "--server", url) as process:`. What it says is in `output`."""
 
-    def __init__(self, folder: Path, *arguments: str, environment: Mapping[str, str | None] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        environment: Mapping[str, str | None] | None = None,
+        python: str = sys.executable,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / f"{arguments[0]}-{len(list(folder.iterdir()))}.log"
         given = {**os.environ, **(environment or {})}
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tailrace", *arguments],
+                [python, "-m", "tailrace", *arguments],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
