@@ -24,6 +24,8 @@ _OUTLIER_MS = 1_000
 _START_SECONDS = 120.0
 _ARRIVE_SECONDS = 30.0
 _WARM_UP_SECONDS = 10
+_STATEMENTS_A_SECOND = 80
+"""Of all senders; at higher rates a statement inserts more rows."""
 _FIRST_ID = 1 << 40
 """The id of the row that shows that the pipeline routes."""
 _SENDER_IDS = 1 << 32
@@ -77,7 +79,8 @@ def run(workspace: Workspace, jars: Path) -> Section:
     return Section(
         title="The pipeline: delay in real time",
         text=f"{_ROUTES} routes from {TABLES} tables to {_ROUTES} topics, each with a condition that takes half of the changes"
-        f" of its table. {_LOADS[0].senders} and {_LOADS[1].senders} clients insert rows by the SDK at a steady rate; a Kafka"
+        f" of its table. {_LOADS[0].senders} and {_LOADS[1].senders} clients insert rows by the SDK at a steady rate,"
+        f" in {_STATEMENTS_A_SECOND} statements a second together; a Kafka"
         " client waits at all topics. The delay is that from the request which inserts a row to its message at the Kafka"
         " client, so it includes the INSERT with its sync. `tailrace pipeline --latency realtime` runs on the same cores."
         " Afterwards each row has arrived once.",
@@ -149,11 +152,12 @@ def _create_routes(server: HttpServer) -> list[str]:
 
 def _measure(server: HttpServer, receiver: "_Receiver", load: _Load, seconds: float) -> _Delays:
     each = load.per_second / load.senders
+    rows = round(load.per_second / _STATEMENTS_A_SECOND)
     with ExitStack() as stack:
         senders = [stack.enter_context(_sender(server, receiver.next_sender + number)) for number in range(load.senders)]
-        _send(senders, each, _WARM_UP_SECONDS, receiver)
+        _send(senders, each, rows, _WARM_UP_SECONDS, receiver)
         receiver.clear()
-        sent = _send(senders, each, seconds, receiver)
+        sent = _send(senders, each, rows, seconds, receiver)
     receiver.next_sender += load.senders
     arrived = receiver.take()
     wanted = sum(len(sender.ids) for sender in sent)
@@ -186,16 +190,16 @@ def _sender(server: HttpServer, number: int) -> Iterator[_Sender]:
         yield _Sender(worker, number)
 
 
-def _send(senders: Sequence[_Sender], per_second: float, seconds: float, receiver: "_Receiver") -> list[_Sent]:
+def _send(senders: Sequence[_Sender], per_second: float, rows: int, seconds: float, receiver: "_Receiver") -> list[_Sent]:
     """Let all senders send at this rate, and wait until everything has arrived."""
     before = receiver.count
     for sender in senders:
-        sender.worker.begin(SendRows(first_id=sender.next_id, per_second=per_second, seconds=seconds))
+        sender.worker.begin(SendRows(first_id=sender.next_id, per_second=per_second, rows=rows, seconds=seconds))
     sent = []
     for sender in senders:
-        rows = sender.worker.receive()
-        sent.append(_Sent(sender.number, range(sender.next_id, rows.next_id), rows))
-        sender.next_id = rows.next_id
+        done = sender.worker.receive()
+        sent.append(_Sent(sender.number, range(sender.next_id, done.next_id), done))
+        sender.next_id = done.next_id
     receiver.await_messages(before + sum(len(each.ids) for each in sent), _ARRIVE_SECONDS)
     return sent
 

@@ -12,8 +12,6 @@ from tailrace.model.errors import TailraceError
 
 TABLES = 10
 _BODY = "x" * 150
-_STATEMENTS_A_SECOND = 80
-"""At higher rates a statement inserts several rows."""
 
 
 def live_table(number: int) -> str:
@@ -23,6 +21,8 @@ def live_table(number: int) -> str:
 class SendRows(msgspec.Struct, frozen=True, kw_only=True):
     first_id: int
     per_second: float
+    rows: int
+    """How many rows a statement inserts."""
     seconds: float
 
 
@@ -34,7 +34,7 @@ class SentRows(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 def _send(transport: Transport, task: SendRows) -> SentRows:
-    rows = max(1, round(task.per_second / _STATEMENTS_A_SECOND))
+    rows = task.rows
     commits = []
     next_id = task.first_id
     turn = 0

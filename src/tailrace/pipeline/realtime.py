@@ -39,7 +39,9 @@ BATCH_DURATION = "60 minutes"
 """How long a batch of Spark lasts, which is not the delay: between two batches changes wait for some tenths of a second."""
 _FETCH_WAIT_MS = "500"
 _PRODUCER = {
-    "linger.ms": "0",
+    # Decisions that come while a request is under way share the next one: the server commits and syncs once for each.
+    "linger.ms": "1",
+    "max.in.flight.requests.per.connection": "1",
     "acks": "all",
     # Whatever fails is sent again by the next query, from the marks.
     "enable.idempotence": "false",

@@ -22,4 +22,4 @@ def murmur2(key: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
+    return 0 if partitions == 1 else (murmur2(key) & 0x7FFFFFFF) % partitions
