@@ -101,6 +101,7 @@ def test_routes_in_real_time_exactly_once(tables: RoutedTables, tmp_path: Path, 
         os.kill(pipeline.members("java")[0], signal.SIGKILL)
         assert pipeline.wait() == 1
         assert "Spark has ended" in pipeline.output
+        assert "Traceback" not in pipeline.output
     with start(tables, tmp_path / "third", jars, *REALTIME, python=python) as pipeline:
         pipeline.await_line("the pipeline is running")
         until_routed(tables, pipeline)

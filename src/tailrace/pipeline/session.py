@@ -183,6 +183,8 @@ def spark_session(
     except Exception as error:
         raise start_failure(error, master, stderr.held_lines()) from error
     stderr.release()
+    # It prints a stack trace when Java has died, which is reported in one line.
+    session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
     if master.startswith("local"):
         _leave_out_checksums(session)
     return session
