@@ -102,8 +102,9 @@ def pipeline(
 
     end_with_parent_if_asked(_ORPHAN_SECONDS)
     logging.basicConfig(level=logging.WARNING, format="tailrace: %(message)s", stream=sys.stderr)
-    # It logs long stack traces of failed batches, for which we print one line of our own.
+    # It logs long stack traces of failed batches, for which we print one line of our own; some of them to the root logger.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
     try:
         address = ServerAddress(server, None if ca_file is None else str(ca_file.absolute())).checked()
         section = resolve_pipeline(config, latency=latency, jars=jars, packages=packages)

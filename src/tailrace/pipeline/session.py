@@ -11,7 +11,6 @@ package, next to this module, whose `java` leaves that option out. Nothing has t
 
 import contextlib
 import importlib.util
-import logging
 import os
 import re
 import shlex
@@ -184,8 +183,7 @@ def spark_session(
     except Exception as error:
         raise start_failure(error, master, stderr.held_lines()) from error
     stderr.release()
-    # Both print stack traces when Java has died, which is reported in one line.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    # It prints a stack trace when Java has died, which is reported in one line.
     session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
     if master.startswith("local"):
         _leave_out_checksums(session)
