@@ -72,22 +72,17 @@ RESOURCE_LIMITS = (
 
 
 def leak(evidence: Evidence) -> Iterator[RuleFinding]:
-    """Find what is near to its base neither when clients work again nor after the final reads.
-
-    The final reads go through the whole log, which takes the more the longer a run was.
-    """
     base = _in_phase(evidence, "steady")
-    ends = [samples for samples in (_in_phase(evidence, "heal"), _in_phase(evidence, "final")) if samples]
-    if not base or not ends:
+    end = _in_phase(evidence, "final") or _in_phase(evidence, "heal")
+    if not base or not end:
         return
     # Only the newest samples: before them, connections of workers and buffers of restarts may still be counted.
-    newest = [samples[-max(1, len(samples) // 4) :] for samples in ends]
+    end = end[-max(1, len(end) // 4) :]
     for allowance in RESOURCE_LIMITS:
-        before, *afters = (median(allowance.of(sample) for sample in samples) for samples in (base, *newest))
-        after = min(afters)
+        before, after = (median(allowance.of(sample) for sample in samples) for samples in (base, end))
         if after > before * allowance.factor + allowance.above:
             yield RuleFinding(
-                f"the server took {before:.0f} {allowance.what} at first and {after:.0f} at the end", at=newest[-1][-1].time
+                f"the server took {before:.0f} {allowance.what} at first and {after:.0f} at the end", at=end[-1].time
             )
 
 

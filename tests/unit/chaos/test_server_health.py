@@ -103,15 +103,6 @@ def test_what_does_not_come_back_to_its_base_is_a_leak(end: ResourceSample, grow
     assert [what for what in ("MiB of memory", "open files", "threads") if any(what in text for text in found)] == grown
 
 
-def test_what_only_the_final_reads_take_is_no_leak() -> None:
-    story = Story()
-    for name, rss in (("steady", 200), ("faults", 900), ("heal", 210), ("final", 900)):
-        story.phase(name)
-        for _ in range(4):
-            story.write(ResourceSample(story.tick(), rss * MIB, 50, 20, 0))
-    assert not violations(story, "leak")
-
-
 def test_findings_of_fsck_are_named_unless_files_were_damaged_on_purpose() -> None:
     story = Story()
     story.write(FsckInspection(1.0))
