@@ -24,6 +24,7 @@ demo: $(READY) ## the whole story on real processes: a table, routes, a kill in 
 test: $(READY) ## run the whole test suite, three tests at a time; SLOW=1 adds 500 kill cycles, ARGS='-k name' picks a few tests
 	@$(BIN)/pytest -n 3 $(ARGS)
 	@$(if $(SLOW),$(BIN)/pytest tests/chaos --kill-cycles 500)
+	@$(if $(SLOW),$(BIN)/pytest tests/integration/capture/test_model.py --capture-faults 50)
 
 chaos: $(READY) ## real servers under faults, judged by a checker; ARGS='--profile long' for 20 minutes, '--seed 7' to repeat
 	@$(BIN)/python -m chaos $(ARGS)
@@ -32,11 +33,11 @@ compat: $(READY) ## try every Kafka client at full volume, Java, Go, Node and Sp
 	@$(BIN)/python -m tests.compat.prepare
 	@$(BIN)/pytest tests/compat --everything $(ARGS)
 
-smoke: $(READY) ## the short form of what needs more than PyPI: clients of Java, Go and Node, kcat, Spark's Kafka connector, the real-time mode
+smoke: $(READY) ## the short form of what needs more than PyPI: clients of Java, Go and Node, kcat, Spark's Kafka connector, the real-time mode, a Spark cluster
 	@$(BIN)/python -m tests.compat.prepare
 	@$(BIN)/pytest tests/compat/test_clients.py --others \
 		-k '(java or franz-go or kafkajs or kcat or spark) and (keyed or zstd or idempotent or consume or two-members or topics or transaction)' $(ARGS)
-	@$(BIN)/pytest tests/compat/test_realtime.py --others $(ARGS)
+	@$(BIN)/pytest tests/compat/test_realtime.py tests/compat/test_cluster.py --others $(ARGS)
 
 differential: $(READY) ## ask PostgreSQL and Tailrace the same SQL and list what differs; ARGS='--subject json' picks a subject
 	@$(BIN)/python -m tests.differential.report $(ARGS)
@@ -59,7 +60,7 @@ format: $(READY) ## let ruff format and sort
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: $(READY) ## measure beside plain writes, Apache Kafka and NATS; writes docs/benchmarks.md and build/benchmarks.html. ARGS=--help says more
+bench: $(READY) ## measure beside plain writes, Apache Kafka, Debezium, NATS and PostgreSQL; writes docs/benchmarks.md and build/benchmarks.html. ARGS=--help says more
 	@$(BIN)/python -m bench.run $(ARGS)
 
 lock: $(READY) ## renew uv.lock and requirements.lock from pyproject.toml

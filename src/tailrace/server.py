@@ -113,6 +113,7 @@ class Server:
         return self._failure
 
     async def _serve(self, opened: "_Opened", http: socket.socket, kafka: socket.socket) -> None:
+        from tailrace.capture_processes import CaptureProcesses
         from tailrace.http.health import ServerStatus
         from tailrace.http.on_demand import HttpOnDemand
         from tailrace.kafka.apis import create_dispatcher
@@ -148,14 +149,17 @@ class Server:
             HttpOnDemand(http, serve_http),
             KafkaListener(dispatcher, kafka, traffic, limits, _FINISH_REQUESTS_SECONDS),
         )
+        captures = CaptureProcesses(broker.sources, f"http://{_reachable(http_address)}", self._clock)
         try:
             for listener in listeners:
                 await listener.start()
+            captures.start()
             self._on_ready(Ready(http_address, kafka_address, opened.seconds, opened.store.stats().replayed_bytes))
             await self._stopping.wait()
         finally:
             # SQL and the broker are closed first: that completes their requests and wakes those that wait, so that the
             # listeners can send all answers before they close their connections.
+            await captures.close()
             await sql.close()
             await broker.close()
             await asyncio.gather(*(listener.stop() for listener in listeners))
@@ -186,6 +190,14 @@ class Server:
         if not self._stopping.is_set():
             self._stopping.set()
             self._on_stop()
+
+
+def _reachable(address: Address) -> Address:
+    """Return an address at which this machine reaches a listener, which may listen on all its addresses."""
+    host = ip_address(socket.gethostbyname(address.host)) if ":" not in address.host else ip_address(address.host)
+    if not host.is_unspecified:
+        return address
+    return Address("::1" if host.version == 6 else "127.0.0.1", address.port)
 
 
 def collect_garbage_rarely() -> None:

@@ -15,6 +15,7 @@ from tailrace.broker.isolation import AbortedTransactions, StableOffsets
 from tailrace.broker.jobs import BackgroundJob, BackgroundJobs
 from tailrace.broker.payloads import PayloadReferences, Payloads, PayloadSweep
 from tailrace.broker.pipelines.pipelines import Pipelines
+from tailrace.broker.pipelines.staged_writes import StagedWrites
 from tailrace.broker.producers.producers import Producers
 from tailrace.broker.producers.publishers import Publishers
 from tailrace.broker.publishing.append import Appender
@@ -38,6 +39,9 @@ from tailrace.broker.routes.intake import RouteIntake
 from tailrace.broker.routes.routes import Routes, Snapshots
 from tailrace.broker.routes.routing import Routing
 from tailrace.broker.settings import BrokerSettings
+from tailrace.broker.sources.captured import CapturedTransactions
+from tailrace.broker.sources.snapshots import SourceSnapshots
+from tailrace.broker.sources.sources import Sources
 from tailrace.broker.subscriptions.pattern_positions import PatternPositions
 from tailrace.broker.subscriptions.pattern_topics import PatternReader
 from tailrace.broker.subscriptions.subscriptions import Subscriptions
@@ -171,11 +175,28 @@ class Services:
 
     def _build_tables_and_routes(self) -> None:
         store, clock, limits = self.store, self._clock, self._limits
-        self.pipelines = Pipelines(store, self.committer, self._context, self.threads, store.staging, clock, limits)
+        self.staged_writes = StagedWrites(
+            store,
+            self.committer,
+            self._context,
+            self.threads,
+            store.staging,
+            limits,
+            self._stable,
+            self._transaction_is_whole,
+        )
+        self.pipelines = Pipelines(
+            store, self.committer, self._context, self.threads, store.staging, clock, limits, self.staged_writes
+        )
         self.tables = TableDefinitions(store, self.committer, self.topics, clock, limits)
         self.snapshots = Snapshots(store)
         self.routes = Routes(store, self.committer, self.topics, self.snapshots, clock, limits, self._context.arrived)
-        self.routing = Routing(store, self.committer, self.threads, self.fetcher, self.topics, self.routes, self.pipelines)
+        self.sources = Sources(store, self.committer, self.topics, self.routes, clock, limits)
+        self.source_snapshots = SourceSnapshots(store, self.committer, self.topics, self.sources, clock, limits)
+        self.captured = CapturedTransactions(self.committer, self._context, self.threads, self.staged_writes, self.sources)
+        self.routing = Routing(
+            store, self.committer, self.threads, self.fetcher, self.topics, self.routes, self.pipelines, self._stable
+        )
         self.intake = RouteIntake(
             self.committer,
             self._context,
@@ -240,6 +261,12 @@ class Services:
 
     def _transaction_ended(self, partition: PartitionId, size: int) -> None:
         self.waiting_fetches.stabilized(partition, size)
+        self.queues.arrived(partition)
+        self.subscriptions.transaction_ended()
+        self.watched_patterns.transaction_ended()
+
+    def _transaction_is_whole(self, partition: PartitionId) -> None:
+        self.waiting_fetches.disturbed(partition)
         self.queues.arrived(partition)
         self.subscriptions.transaction_ended()
         self.watched_patterns.transaction_ended()

@@ -6,7 +6,7 @@ topic's id first, so that it is deleted with the topic by its prefix.
 
 from struct import Struct
 
-from tailrace.model.ids import Offset, PartitionId, ProducerId, RouteId, TableId, TopicId, ViewId
+from tailrace.model.ids import Offset, PartitionId, ProducerId, RouteId, SourceId, TableId, TopicId, ViewId
 from tailrace.model.topic import TOPIC_KEYS
 
 TOPICS = TOPIC_KEYS
@@ -15,7 +15,11 @@ PATTERN_TOPICS = b"pattern_topic/"
 TABLES = b"table/"
 VIEWS = b"view/"
 TYPES = b"type/"
+SOURCES = b"source/"
+SOURCE_TABLES = b"source_table/"
+SOURCE_SNAPSHOTS = b"source_snapshot/"
 SNAPSHOTS = b"snapshot/"
+ROUTE_BLOCKS = b"route_block/"
 _CHECKPOINTS = b"checkpoint/"
 _UNFINISHED_CHECKPOINTS = b"unfinished_checkpoint/"
 _IDENTITY_NUMBERS = b"identity_numbers/"
@@ -44,6 +48,7 @@ CHECKED_FROM = b"checked_from"
 LAST_TOPIC_ID = b"counter/topic"
 LAST_TABLE_ID = b"counter/table"
 LAST_VIEW_ID = b"counter/view"
+LAST_SOURCE_ID = b"counter/source"
 NEXT_PRODUCER_ID = b"counter/producer"
 MESSAGE_ID_MARK = b"counter/message_id"
 
@@ -83,6 +88,27 @@ def type_key(name: str) -> bytes:
 
 def view_key(view_id: ViewId) -> bytes:
     return VIEWS + _ID.pack(view_id)
+
+
+def source_key(source_id: SourceId) -> bytes:
+    return SOURCES + _ID.pack(source_id)
+
+
+def source_snapshot_key(source_id: SourceId) -> bytes:
+    return SOURCE_SNAPSHOTS + _ID.pack(source_id)
+
+
+def source_of_snapshot(key: bytes) -> SourceId:
+    """Return the source of a key from `source_snapshot_key`."""
+    return SourceId(_ID.unpack_from(key, len(SOURCE_SNAPSHOTS))[0])
+
+
+def source_table_key(table_id: TableId) -> bytes:
+    return SOURCE_TABLES + _ID.pack(table_id)
+
+
+def route_block_key(changes: TopicId) -> bytes:
+    return ROUTE_BLOCKS + _ID.pack(changes)
 
 
 def checkpoint_key(table_id: TableId) -> bytes:

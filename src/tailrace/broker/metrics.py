@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from tailrace.broker.assembly import Services
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.pipeline import PipelineStatus
+from tailrace.model.source import SourceStatus
 from tailrace.model.stats import Histogram, SqlStats, StoreStats
 
 
@@ -40,6 +41,14 @@ class PipelineMetric(NamedTuple):
     is_counter: bool = True
 
 
+class SourceMetric(NamedTuple):
+    name: str
+    text: str
+    read: Callable[[SourceStatus], float | None]
+    """Returns None if the source has no such number."""
+    is_counter: bool = False
+
+
 class StoreHistogram(NamedTuple):
     """A histogram of the store."""
 
@@ -48,6 +57,26 @@ class StoreHistogram(NamedTuple):
     read: Callable[[StoreStats], Histogram]
 
 
+BY_SOURCE = (
+    SourceMetric(
+        "source_streaming", "1 while the changes of a source are streamed, else 0.", lambda status: status.state == "streaming"
+    ),
+    SourceMetric(
+        "source_lag_bytes",
+        "Bytes of the database's log that were not received yet.",
+        lambda status: max(0, status.report.database_lsn - status.report.received_lsn) if status.report.database_lsn else None,
+    ),
+    SourceMetric(
+        "source_retained_bytes", "Bytes that the database keeps for a source.", lambda status: status.report.retained_bytes
+    ),
+    SourceMetric("source_changes", "Captured changes of a source.", lambda status: status.report.changes, is_counter=True),
+    SourceMetric(
+        "source_transactions",
+        "Captured transactions of a source.",
+        lambda status: status.report.transactions,
+        is_counter=True,
+    ),
+)
 BY_TOPIC = (
     TopicMetric("messages_in", "Messages written, by topic.", lambda live: live.messages_in),
     TopicMetric("bytes_in", "Bytes of batches written, by topic.", lambda live: live.bytes_in),
@@ -276,6 +305,10 @@ class BrokerCollector(Collector):
         yield lags
         yield _labelled_gauge(*GROUP_STATES, "state", services.groups.states.items())
         yield _labelled_gauge(*GROUP_GENERATIONS, "group", sorted(services.group_registry.generations.items()))
+        sources = services.sources.statuses()
+        for one in BY_SOURCE:
+            found = [(status.source.name, value) for status in sources if (value := one.read(status)) is not None]
+            yield (_labelled_counter if one.is_counter else _labelled_gauge)(one.name, one.text, "source", found)
         pipelines = services.routing.pipeline_statuses()
         for each in BY_PIPELINE:
             values = [(pipeline.name, value) for pipeline in pipelines if (value := each.read(pipeline)) is not None]

@@ -4,6 +4,7 @@ Typer shows the type of every option in its help, `<bool>` behind a flag too, wh
 classes here hide it. Imported for `--help`: nothing heavy may be imported here.
 """
 
+import inspect
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated, Any
@@ -28,6 +29,10 @@ class CommandGroup(typer.Typer):
     def add(self, name: str, run: Callable[..., None], panel: str | None = None) -> None:
         """Add a command, whose docstring is its help. `panel` is the heading that it is listed under."""
         self.command(name, cls=_Command, rich_help_panel=panel)(run)
+
+    def add_default(self, run: Callable[..., None]) -> None:
+        """Set what the name of the group does alone. `run` is also called before each command, whose name is in its context."""
+        self.callback(cls=_CommandGroup, help=inspect.getdoc(run), invoke_without_command=True, no_args_is_help=False)(run)
 
 
 class _Command(TyperCommand):

@@ -5,15 +5,17 @@ from typing import Annotated
 import typer
 
 from tailrace import __version__
+from tailrace.cli.capture import capture
 from tailrace.cli.command_line import CommandGroup
 from tailrace.cli.consume import consume
 from tailrace.cli.copy import copy
 from tailrace.cli.groups import groups_app
 from tailrace.cli.offline import dump, fsck, salvage
-from tailrace.cli.pipeline import pipeline
+from tailrace.cli.pipeline import pipeline_app
 from tailrace.cli.publish import publish
 from tailrace.cli.routes import routes_app
 from tailrace.cli.serve import serve
+from tailrace.cli.snapshot import snapshot
 from tailrace.cli.sql.command import sql
 from tailrace.cli.tail import tail
 from tailrace.cli.topics import topics_app
@@ -29,9 +31,11 @@ def build_app() -> CommandGroup:
     app.callback()(_root)
     app.add("up", up, _RUN)
     app.add("serve", serve, _RUN)
-    app.add("pipeline", pipeline, _RUN)
+    app.add_typer(pipeline_app(), name="pipeline", rich_help_panel=_RUN)
+    app.add("capture", capture, _RUN)
     app.add("sql", sql, _USE)
     app.add("copy", copy, _USE)
+    app.add("snapshot", snapshot, _USE)
     app.add("publish", publish, _USE)
     app.add("consume", consume, _USE)
     app.add("tail", tail, _USE)

@@ -15,19 +15,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from tailrace.cli.command_line import DEFAULT_SERVER, JsonOption, ServerOption
+from tailrace.cli.display import ProgressDisplay, print_json, print_note, printable, size
 from tailrace.cli.errors import CommandError, ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
-
     from tailrace.cli.server_api import ServerApi
     from tailrace.client.values import CopyProgress, CopyResult, RejectedRow
     from tailrace.model.errors import CopyStoppedError
 
 _STDIO = "-"
 _SHOWN_REJECTS = 20
-_BAR_DELAY_SECONDS = 1.0
-_LINE_SECONDS = 5.0
 
 
 class FileFormat(StrEnum):
@@ -112,7 +109,6 @@ def copy(
     if reject_file is not None and on_error is not OnError.SKIP:
         raise UsageError("--reject-file is for rows that are skipped; add --on-error skip")
 
-    from tailrace.cli.display import print_json
     from tailrace.cli.server_api import ServerApi
 
     began = time.monotonic()
@@ -220,7 +216,6 @@ def _cause_of(error: "CopyStoppedError") -> Exception:
 
 
 def _note_state(order: CopyOrder, rows: int, next_line: int, unknown_until: int | None) -> None:
-    from tailrace.cli.display import print_note
     from tailrace.model.text import counted
 
     state = f"{counted(rows, 'row')} {'is' if rows == 1 else 'are'} in {order.source}"
@@ -255,28 +250,22 @@ class _Rejects:
     def add(self, row: "RejectedRow", display: "CopyDisplay") -> None:
         self._count += 1
         if self._count <= _SHOWN_REJECTS:
-            from tailrace.cli.display import print_note, printable
-
             place = f"{row.source}, line {row.line:,}" + ("" if row.column is None else f", column {row.column}")
             display.hide()
             print_note(printable(f"{place}: {row.reason}"))
 
     def finish(self) -> None:
         if self._count > _SHOWN_REJECTS:
-            from tailrace.cli.display import print_note
-
             print_note(f"... and {self._count - _SHOWN_REJECTS:,} more rejected rows")
 
 
 class CopyDisplay:
-    """Rows, bytes, rate and the time that is left, on stderr: a bar at a terminal, a line every few seconds elsewhere."""
+    """Rows, bytes, rate and the time that is left."""
 
     def __init__(self) -> None:
         self.last: CopyProgress | None = None
         self._began = time.monotonic()
-        self._next_line = self._began + _LINE_SECONDS
-        self._is_terminal = sys.stderr.isatty()
-        self._bar: tuple[Progress, TaskID] | None = None
+        self._display = ProgressDisplay()
 
     def __enter__(self) -> "CopyDisplay":
         return self
@@ -286,48 +275,20 @@ class CopyDisplay:
 
     def show(self, progress: "CopyProgress") -> None:
         self.last = progress
-        now = time.monotonic()
-        if not self._is_terminal:
-            if now >= self._next_line:
-                self._next_line = now + _LINE_SECONDS
-                typer.echo(self._text(progress, now), err=True)
-        elif self._bar is not None or now - self._began >= _BAR_DELAY_SECONDS:
-            if self._bar is None:
-                self._bar = self._make(progress.total_bytes)
-            bar, task = self._bar
-            bar.update(task, completed=progress.bytes, total=progress.total_bytes, text=self._text(progress, now))
-            bar.start()
+        self._display.show(self._text(progress), progress.bytes, progress.total_bytes)
 
     def hide(self) -> None:
         """Remove the bar until the next rows are copied, so that something else can be printed."""
-        if self._bar is not None:
-            self._bar[0].stop()
+        self._display.hide()
 
-    def _text(self, progress: "CopyProgress", now: float) -> str:
-        from tailrace.cli.display import size
-
-        seconds = max(now - self._began, 0.001)
+    def _text(self, progress: "CopyProgress") -> str:
+        seconds = max(time.monotonic() - self._began, 0.001)
         total = "" if progress.total_bytes is None else f" of {size(progress.total_bytes)}"
         text = f"{progress.rows:,} rows, {size(progress.bytes)}{total}, {progress.rows / seconds:,.0f} rows/s"
         if progress.total_bytes and progress.bytes:
             left = seconds * (progress.total_bytes - progress.bytes) / progress.bytes
             text += f", {_duration(left)} left"
         return text + (f", {progress.rejected:,} rejected" if progress.rejected else "")
-
-    def _make(self, total: int | None) -> "tuple[Progress, TaskID]":
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-
-        columns = (BarColumn(bar_width=10), TaskProgressColumn()) if total else ()
-        bar = Progress(
-            *columns,
-            TextColumn("{task.fields[text]}"),
-            console=Console(stderr=True),
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
-        return bar, bar.add_task("", total=total, text="")
 
 
 def _duration(seconds: float) -> str:

@@ -30,6 +30,7 @@ _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _UNIT_STEP = 1024
 _BAR_DELAY_SECONDS = 1.0
+_LINE_SECONDS = 5.0
 
 GAP = 2
 """Spaces between the columns of a table."""
@@ -189,6 +190,58 @@ def _write_whole(data: bytes) -> None:
     while left:
         # With PYTHONUNBUFFERED, which container images often set, a write takes only as much as the pipe does.
         left = left[sys.stdout.buffer.write(left) :]
+
+
+class ProgressDisplay:
+    """Shows a text about the progress, on stderr: beside a bar at a terminal, as a line every few seconds elsewhere."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._next_line = self._began + _LINE_SECONDS
+        self._is_terminal = sys.stderr.isatty()
+        self._bar: tuple[Progress, TaskID] | None = None
+
+    def __enter__(self) -> "ProgressDisplay":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.hide()
+
+    def show(self, text: str, done: int, total: int | None) -> None:
+        """Show the text, and how much is done of the total; `None` if that is not known."""
+        now = time.monotonic()
+        if not self._is_terminal:
+            if now >= self._next_line:
+                self._next_line = now + _LINE_SECONDS
+                print_note(text)
+        elif self._bar is not None or now - self._began >= _BAR_DELAY_SECONDS:
+            if self._bar is None:
+                self._bar = self._make()
+            bar, task = self._bar
+            # update() would take None as no change.
+            bar.tasks[0].total = total
+            bar.update(task, completed=done, text=text)
+            bar.start()
+
+    def hide(self) -> None:
+        """Remove the bar until the next progress, so that something else can be printed."""
+        if self._bar is not None:
+            self._bar[0].stop()
+
+    def _make(self) -> "tuple[Progress, TaskID]":
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+        bar = Progress(
+            BarColumn(bar_width=10),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[text]}", markup=False),
+            console=Console(stderr=True),
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        return bar, bar.add_task("", total=None, text="")
 
 
 class ProgressState(NamedTuple):

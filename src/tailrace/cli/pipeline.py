@@ -1,4 +1,4 @@
-"""`tailrace pipeline`: routes table changes to topics, on Spark."""
+"""`tailrace pipeline`: routes table changes to topics, on Spark; and makes the archive that workers of a cluster need."""
 
 import logging
 import signal
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tailrace.cli.command_line import DEFAULT_SERVER, ServerOption
-from tailrace.cli.errors import ExitCode
+from tailrace.cli.command_line import DEFAULT_SERVER, CommandGroup, ServerOption
+from tailrace.cli.errors import CommandError, ExitCode, UsageError
 from tailrace.cli.status_lines import print_error, print_status
 from tailrace.model.parent_process import end_with_parent_if_asked
 from tailrace.model.text import counted
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tailrace.cli.settings import PipelineSection
     from tailrace.model.pipeline import PipelineReport
     from tailrace.pipeline.connection import ServerAddress
+    from tailrace.pipeline.snapshot_tasks import SnapshotsRead
 
 _PROGRESS_SECONDS = 5.0
 
@@ -46,16 +47,37 @@ PackagesOption = Annotated[
     str | None,
     typer.Option("--packages", metavar="NAMES", help="Packages that Spark downloads, for realtime: its Kafka connector."),
 ]
+ArchivesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--archives", metavar="FILE", help="For a cluster: the archive of tailrace pipeline package, which workers unpack."
+    ),
+]
+
+
+def pipeline_app() -> CommandGroup:
+    app = CommandGroup("Route table changes to topics, on Spark.")
+    app.add_default(pipeline)
+    app.add("package", package)
+    return app
 
 
 def pipeline(
+    context: typer.Context,
     server: ServerOption = DEFAULT_SERVER,
     master: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--master", metavar="URL", help="Where Spark runs: local[*] is this machine, spark://host:7077 a cluster."
+            "--master",
+            metavar="URL",
+            help="Where Spark runs: local[*], the default, is this machine, spark://host:7077 a cluster.",
         ),
-    ] = "local[*]",
+    ] = None,
+    archives: ArchivesOption = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark, such as spark.executor.memory=2g; repeatable."),
+    ] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option("--checkpoint", metavar="DIR", help="Where Spark keeps its checkpoint; it may be lost without harm."),
@@ -91,7 +113,8 @@ def pipeline(
 
     [bold]Examples[/]
     tailrace pipeline
-    tailrace pipeline --server http://db:8080 --master spark://10.0.0.7:7077
+    tailrace pipeline --server http://db:8080 --master spark://10.0.0.7:7077 \\
+      --archives tailrace-env.tar.gz
     tailrace pipeline --once
     tailrace pipeline --latency realtime --jars connector/
     """
@@ -100,6 +123,9 @@ def pipeline(
     from tailrace.pipeline.connection import ServerAddress
     from tailrace.pipeline.errors import PipelineError
 
+    if context.invoked_subcommand is not None:
+        _refuse_flags_of_the_group(context)
+        return
     end_with_parent_if_asked(_ORPHAN_SECONDS)
     logging.basicConfig(level=logging.WARNING, format="tailrace: %(message)s", stream=sys.stderr)
     # It logs long stack traces of failed batches, for which we print one line of our own; some of them to the root logger.
@@ -107,20 +133,21 @@ def pipeline(
     logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
     try:
         address = ServerAddress(server, None if ca_file is None else str(ca_file.absolute())).checked()
-        section = resolve_pipeline(config, latency=latency, jars=jars, packages=packages)
-        spark = _start_spark(master, address, section)
+        section = resolve_pipeline(config, latency=latency, jars=jars, packages=packages, archives=archives)
+        spark = _start_spark(master, address, section, _spark_settings(conf or []))
         from tailrace.pipeline.router import Router, RouterSettings
+        from tailrace.pipeline.session import stop_session
         from tailrace.pipeline.table_changes import TableChanges
 
         is_realtime = None if section.latency is None else section.latency == "realtime"
         settings = RouterSettings(address, checkpoint, take_over=take_over, is_realtime=is_realtime, kafka=kafka)
         source = TableChanges(address, batch_rows, settings.retry_seconds)
-        router = Router(spark, source, settings, RoutingProgress())
+        router = Router(spark, source, settings, RoutingProgress(), print_snapshots)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: router.stop())
         running = f"the pipeline is running: table changes at {server} go to their topics"
         router.run(once=once, on_lease=lambda: print_status(running))
-        spark.stop()
+        stop_session(spark)
     except (PipelineError, TailraceError) as error:
         print_error(f"tailrace: {error}")
         raise typer.Exit(ExitCode.REFUSED) from None
@@ -135,16 +162,70 @@ def check_connector_if_needed(section: "PipelineSection") -> None:
         check_connector(None if section.jars is None else Path(section.jars), section.packages)
 
 
-def _start_spark(master: str, address: "ServerAddress", section: "PipelineSection") -> "SparkSession":
+def package(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write it, by default ./tailrace-env.tar.gz.")
+    ] = None,
+) -> None:
+    """Make the archive that workers of a Spark cluster need to run the pipeline.
+
+    It has Tailrace and the packages that it needs, of this environment; a
+    worker then needs nothing but a Python of the same version. Pass it with
+    --archives.
+
+    [bold]Examples[/]
+    tailrace pipeline package
+    tailrace pipeline package --output /srv/spark/tailrace-env.tar.gz
+    """
+    from tailrace.pipeline.errors import PipelineError
+    from tailrace.pipeline.session import check_pyspark
+    from tailrace.pipeline.worker_archive import DEFAULT_NAME, make_archive
+
+    try:
+        check_pyspark()
+        made = make_archive(output or Path(DEFAULT_NAME), print_status)
+    except PipelineError as error:
+        raise CommandError(str(error)) from None
+    print_status(f"{made.path} has {made.size / 1e6:.0f} MB, for {made.interpreter}. Start the pipeline with:")
+    print_status(f"tailrace pipeline --master spark://HOST:7077 --archives {made.path}")
+
+
+def _refuse_flags_of_the_group(context: typer.Context) -> None:
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name is not None and getattr(context.get_parameter_source(parameter.name), "name", "") == "COMMANDLINE"
+    ]
+    if given:
+        raise UsageError(f"{', '.join(given)} can't be used with tailrace pipeline {context.invoked_subcommand}; leave it out")
+
+
+def _spark_settings(given: list[str]) -> dict[str, str]:
+    settings = {}
+    for setting in given:
+        name, equals, value = setting.partition("=")
+        if not equals or not name.startswith("spark."):
+            raise UsageError(f"--conf {setting} is not a setting of Spark, such as spark.executor.memory=2g")
+        settings[name] = value
+    return settings
+
+
+def _start_spark(
+    master: str | None, address: "ServerAddress", section: "PipelineSection", conf: dict[str, str]
+) -> "SparkSession":
     from tailrace.pipeline.connection import check_server
     from tailrace.pipeline.errors import SparkError
     from tailrace.pipeline.lease import report_failed_start
-    from tailrace.pipeline.session import check_master_answers, check_spark, spark_session
+    from tailrace.pipeline.session import check_master_answers, check_spark, chosen_master, spark_session
+    from tailrace.pipeline.worker_archive import archive_uri
 
     try:
         # Before Java is started, which takes a while.
+        master = chosen_master(master)
         java = check_spark(master)
         check_connector_if_needed(section)
+        if section.archives is not None:
+            archive_uri(section.archives)
         check_server(address)
         check_master_answers(master)
         from tailrace.pipeline.daemon import load_kernels
@@ -154,7 +235,7 @@ def _start_spark(master: str, address: "ServerAddress", section: "PipelineSectio
         loading = threading.Thread(target=load_kernels, daemon=True)
         loading.start()
         jars = None if section.jars is None else Path(section.jars)
-        spark = spark_session(master, jars=jars, packages=section.packages)
+        spark = spark_session(master, jars=jars, packages=section.packages, archives=section.archives, conf=conf)
         loading.join()
     except SparkError as error:
         report_failed_start(address, error)
@@ -185,3 +266,8 @@ class RoutingProgress:
                 f"batch {report.batch}: {routed}; the last batch took {report.batch_seconds:.2f} s for {routes} ({speed})"
             )
         self._printed_at, self._printed_rows = now, report.rows
+
+
+def print_snapshots(read: "SnapshotsRead") -> None:
+    rows, tasks = counted(read.rows, "row"), counted(read.tasks, "task")
+    print_status(f"snapshots: {rows} read by {tasks} in {read.seconds:.1f} s")

@@ -105,6 +105,12 @@ class ServerApi:
         results: list[dict[str, Any]] = answer.get("results", [answer])
         return results
 
+    def query(self, text: str, parameters: SqlParameters = ()) -> list[list[Any]]:
+        """Return the rows of a SELECT. Only for what changes nothing, however often it is sent."""
+        answer: dict[str, Any] = self.repeat("/api/sql", {"sql": text, "params": parameters or []}, dict[str, Any])
+        rows: list[list[Any]] = answer["rows"]
+        return rows
+
     @contextmanager
     def sql_rows(self, text: str, parameters: SqlParameters, media_type: str) -> Iterator[Iterator[bytes]]:
         """Yield the rows of one query in this format, as they arrive, however many."""

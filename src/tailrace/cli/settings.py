@@ -51,6 +51,8 @@ class PipelineSection(msgspec.Struct, frozen=True, kw_only=True):
     """A folder with the jars of Spark's Kafka connector."""
     packages: str | None = None
     """Packages that Spark downloads."""
+    archives: str | None = None
+    """The archive of `tailrace pipeline package`, which workers of a cluster unpack."""
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,11 +133,16 @@ def resolve_settings(
 
 
 def resolve_pipeline(
-    file: Path | None, *, latency: Latency | None = None, jars: Path | None = None, packages: str | None = None
+    file: Path | None,
+    *,
+    latency: Latency | None = None,
+    jars: Path | None = None,
+    packages: str | None = None,
+    archives: str | None = None,
 ) -> PipelineSection:
     """Override the file's section `[pipeline]` with the command line."""
     section = PipelineSection() if file is None else read_configuration(file).pipeline
-    flags = {"latency": latency, "jars": None if jars is None else str(jars), "packages": packages}
+    flags = {"latency": latency, "jars": None if jars is None else str(jars), "packages": packages, "archives": archives}
     return msgspec.structs.replace(section, **{name: value for name, value in flags.items() if value is not None})
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from tailrace.cli.errors import ExitCode
-from tailrace.cli.pipeline import JarsOption, LatencyOption, PackagesOption, check_connector_if_needed
+from tailrace.cli.pipeline import ArchivesOption, JarsOption, LatencyOption, PackagesOption, check_connector_if_needed
 from tailrace.cli.serve import ACCEPT_LOSS_HELP
 from tailrace.cli.status_lines import print_status
 from tailrace.model.backoff import Backoff
@@ -51,6 +51,7 @@ def up(
     latency: LatencyOption = None,
     jars: JarsOption = None,
     packages: PackagesOption = None,
+    archives: ArchivesOption = None,
 ) -> None:
     """Run a server and its pipeline together, in one terminal.
 
@@ -94,7 +95,7 @@ def up(
         try:
             check_spark(master)
             # The server has read the same file.
-            section = resolve_pipeline(config, latency=latency, jars=jars, packages=packages)
+            section = resolve_pipeline(config, latency=latency, jars=jars, packages=packages, archives=archives)
             check_connector_if_needed(section)
         except (PipelineError, ConfigurationError) as error:
             _print_line(_PIPELINE, f"not started: {error}. Until it runs, changes wait in the log")
@@ -109,7 +110,12 @@ def up(
 
 def _flags(section: "PipelineSection") -> list[str]:
     """Return the settings of the pipeline as flags."""
-    flags = {"--latency": section.latency, "--jars": section.jars, "--packages": section.packages}
+    flags = {
+        "--latency": section.latency,
+        "--jars": section.jars,
+        "--packages": section.packages,
+        "--archives": section.archives,
+    }
     return [word for flag, value in flags.items() if value is not None for word in (flag, value)]
 
 

@@ -536,6 +536,27 @@ class TablesDamagedError(TailraceError):
     retriable = True
 
 
+class UnknownSourceError(SqlError):
+    """There is no such source."""
+
+    default_sqlstate = "42704"
+    http_status = 404
+
+
+class SourceExistsError(SqlError):
+    """A source of that name exists."""
+
+    default_sqlstate = "42710"
+    http_status = 409
+
+
+class SourceFencedError(TailraceError):
+    """Another process captures this source."""
+
+    kafka_code = 44
+    http_status = 409
+
+
 class UnknownRouteError(SqlError):
     """There is no such route."""
 

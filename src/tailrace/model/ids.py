@@ -13,6 +13,7 @@ TopicId = NewType("TopicId", int)
 TableId = NewType("TableId", int)
 RouteId = NewType("RouteId", int)
 ViewId = NewType("ViewId", int)
+SourceId = NewType("SourceId", int)
 ProducerId = NewType("ProducerId", int)
 
 

@@ -208,6 +208,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes that pipelines have staged and not published."""
     staged_seconds: int = 3600
     """How long staged bytes are kept."""
+    sources: int = 100
+    source_tables: int = 10_000
+    """Tables of one source."""
+    source_silence_seconds: int = 15
+    """How long the capture of a source may be silent before it counts as stopped."""
+    snapshot_chunk_bytes: int = 32 * MIB
+    """Bytes of a table that one task reads at a time."""
+    snapshot_claim_seconds: int = 120
+    """How long a task may read a chunk before another one does."""
     table_columns: int = 500
     """Columns of one table."""
     table_versions: int = 1_000

@@ -17,9 +17,10 @@ from tailrace.model.errors import (
 )
 from tailrace.model.limits import Limits
 from tailrace.model.route import ROUTES_TOPIC
+from tailrace.model.source import HELD_PREFIX
 from tailrace.model.table import CHANGES_PREFIX
 
-_SYSTEM_PREFIXES = ("system.", "information_schema.", "pg_catalog.")
+_SYSTEM_PREFIXES = ("system.", "information_schema.", "pg_catalog.", HELD_PREFIX)
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 _LEGAL_PART = re.compile(r"[a-zA-Z0-9_-]+")
@@ -79,7 +80,7 @@ def check_relation_name(name: str, limits: Limits) -> None:
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether the name belongs to the server: changes of tables, routes, and the system tables of queries."""
+    """Return whether the name is the server's own: changes of tables, routes, held transactions, system tables of queries."""
     return name == ROUTES_TOPIC or name.startswith((CHANGES_PREFIX, *_SYSTEM_PREFIXES))
 
 

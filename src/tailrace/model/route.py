@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tailrace.model.ids import Cursor, RouteId, TableId, TopicId
+from tailrace.model.ids import Cursor, Offset, RouteId, TableId, TopicId
 from tailrace.model.table import ColumnType
 
 Operation = Literal["insert", "update", "delete"]
@@ -100,12 +100,42 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     until: Cursor | None = None
     """The route applies to changes before this cursor; `None` until it is dropped."""
 
+    @property
+    def uses_old_rows(self) -> bool:
+        """Whether it needs more of the row before a change than its key."""
+        texts = (self.where or "", *self.partition_by)
+        takes_old = {"update", "delete"}.intersection(self.operations)
+        return bool(takes_old) and (
+            (self.payload == "diff" and "update" in self.operations)
+            or "delete" in self.operations
+            or any(re.search(r"\bold\s*\.", text, re.IGNORECASE) for text in texts)
+        )
+
 
 class RouteRecord(msgspec.Struct, frozen=True):
     """The JSON value of a record of the topic of routes. The record's cursor says from when on it applies."""
 
     action: RouteAction
     route: Route
+    at: Cursor | msgspec.UnsetType = msgspec.UNSET
+    """Where it takes effect, if that is not the record's own cursor: where the routes of the table are blocked."""
+
+
+class RouteBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """Routing of a captured table has stopped, because its schema was changed in a way that breaks routes.
+
+    Routes that are added or dropped meanwhile take effect at the block, so that nothing is routed by a broken route and nothing
+    is left out. It ends when the last broken route is dropped.
+    """
+
+    changes: TopicId
+    offset: Offset
+    """The first change that is not routed, and where it may stand in the log: at this cursor or after it."""
+    cursor: Cursor
+    routes: tuple[RouteId, ...] = ()
+    """The routes that are broken."""
+    reasons: tuple[str, ...] = ()
+    """What was changed."""
 
 
 SnapshotState = Literal["none", "running", "done"]

@@ -91,7 +91,8 @@ def start_query(spark: SparkSession, kafka: str, view: RealtimeView, epoch: int,
         .writeStream.format("kafka")
         .option("kafka.bootstrap.servers", kafka)
         .option("topic", DECISIONS_TOPIC)
-        .option("checkpointLocation", str(checkpoint))
+        # Only the driver writes there, whatever the file system of its cluster is.
+        .option("checkpointLocation", checkpoint.absolute().as_uri())
     )
     for name, value in _PRODUCER.items():
         writer = writer.option(f"kafka.{name}", value)

@@ -29,13 +29,15 @@ from tailrace.model.killpoint import killpoint
 from tailrace.model.pipeline import ROUTER, Latency, PipelineMode, PipelineReport
 from tailrace.model.route import Route
 from tailrace.pipeline.connection import RETRY_SECONDS, ServerAddress, ServerConnection
-from tailrace.pipeline.errors import PipelineError
+from tailrace.pipeline.errors import PipelineError, SparkError
+from tailrace.pipeline.executor_watch import ExecutorWatch
 from tailrace.pipeline.lease import RouterLease, error_line
 from tailrace.pipeline.plan import CellSlots, RoutingPlan, slots_of
 from tailrace.pipeline.realtime_watch import BACKLOG_CHANGES, REALTIME_PATH, RealtimeWatch, RoutedRange
 from tailrace.pipeline.routed_records import RouteTarget
 from tailrace.pipeline.routed_steps import STAGED_SCHEMA, stage_routed
-from tailrace.pipeline.session import worker_failure
+from tailrace.pipeline.session import SLOW_START, worker_failure
+from tailrace.pipeline.snapshot_tasks import SnapshotsRead, SnapshotTasks
 from tailrace.pipeline.staging import StagedTask, publish
 from tailrace.sql.routes.check import analyzed_route
 
@@ -48,8 +50,8 @@ _FIRST_PAUSE_SECONDS = 0.5
 _MAX_PAUSE_SECONDS = 15.0
 _MAX_SLOW_STARTS = 10
 """How often a run with `once` retries after a worker was too slow to start."""
-_SLOW_START = "Python worker failed to connect back"
-"""Spark gives a worker ten seconds to start, which is short on a busy machine and can't be configured."""
+_MAX_EXECUTORS_WAIT_SECONDS = 600.0
+"""How long a run with `once` waits for executors."""
 
 
 class RouterSettings(NamedTuple):
@@ -79,7 +81,12 @@ class Router:
     """Runs the streaming query under the router's lease, and restarts it when it fails."""
 
     def __init__(
-        self, spark: SparkSession, source: ChangeSource, settings: RouterSettings, on_batch: Callable[[PipelineReport], None]
+        self,
+        spark: SparkSession,
+        source: ChangeSource,
+        settings: RouterSettings,
+        on_batch: Callable[[PipelineReport], None],
+        on_snapshots: Callable[[SnapshotsRead], None] = lambda _: None,
     ) -> None:
         self._spark = spark
         self._source = source
@@ -108,13 +115,17 @@ class Router:
         """What was wanted when the query started."""
         self._notice: str | None = None
         """Why changes are not routed in real time, although they are to be."""
+        self._executors = ExecutorWatch(spark)
+        self._snapshots = SnapshotTasks(spark, settings.server, on_snapshots)
+        self._snapshot_notice: str | None = None
+        """Why Spark's tasks do not read snapshots, as it was reported."""
 
     def run(self, *, once: bool = False, on_lease: Callable[[], None] = lambda: None) -> None:
         """Route until `stop`, or with `once` until all changes that exist now are routed.
 
         `on_lease` is called when the server has granted the lease.
         """
-        with self._lease as lease:
+        with self._lease as lease, contextlib.nullcontext() if once else self._snapshots:
             on_lease()
             backoff = Backoff(_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS)
             slow_starts = 0
@@ -133,7 +144,7 @@ class Router:
                     if self._stopping.is_set() and lease.loss is None:
                         # The error of a batch that was interrupted.
                         break
-                    if once and _SLOW_START in str(error) and slow_starts < _MAX_SLOW_STARTS:
+                    if once and SLOW_START in str(error) and slow_starts < _MAX_SLOW_STARTS:
                         slow_starts += 1
                         _log.warning("a Spark worker took too long to start; starting the query again")
                         continue
@@ -175,7 +186,7 @@ class Router:
 
     def _report_notice(self, notice: str | None) -> None:
         self._notice = notice
-        self._lease.report = msgspec.structs.replace(self._lease.report, last_error=notice)
+        self._lease.report = msgspec.structs.replace(self._lease.report, last_error=notice or self._snapshot_notice)
 
     def _run_query(self, once: bool, *, is_backlog: bool = False) -> None:
         self._failure = None
@@ -186,7 +197,7 @@ class Router:
         self._plan, self._targets = RoutingPlan([], self._slots), []
         frame = self._source.frame(self._spark, self._lease.epoch, self._slots)
         with self._checkpoint() as folder:
-            writer = frame.writeStream.foreachBatch(self._route).option("checkpointLocation", str(folder))
+            writer = frame.writeStream.foreachBatch(self._route).option("checkpointLocation", folder.absolute().as_uri())
             query = (writer.trigger(availableNow=True) if once or is_backlog else writer).start()
             try:
                 self._watch(query, once)
@@ -207,6 +218,7 @@ class Router:
             query = start_query(self._spark, kafka, view, self._lease.epoch, folder) if view.routes else None
             try:
                 while not self._stopping.wait(_POLL_SECONDS) and (query is None or query.isActive):
+                    self._watch_notices()
                     progress = watch.look()
                     if progress is not None:
                         self._report_realtime(progress, len(view.routes))
@@ -236,13 +248,14 @@ class Router:
             batch_seconds=progress.seconds,
             routes=routes,
             dead_letters=report.dead_letters + progress.dead_letters,
-            last_error=None,
+            last_error=self._snapshot_notice,
         )
         self._on_batch(self._lease.report)
 
     def _watch(self, query: StreamingQuery, once: bool) -> None:
         """Wait until the query ends or is to be stopped, or the other mode is wanted and no batch is under way."""
         while query.isActive and not self._stopping.wait(_POLL_SECONDS):
+            self._watch_notices(once)
             if not once and self._wanted_latency() != self._latency:
                 self._replacing.set()
                 if self._between_batches.is_set():
@@ -252,6 +265,22 @@ class Router:
         error = query.exception()
         if error is not None and self._failure is None:
             raise PipelineError(f"the query failed: {error}")
+
+    def _watch_notices(self, once: bool = False) -> None:
+        """Report it when the cluster gives this application no executors, which Spark waits for without an end, and when
+        snapshots can't be read."""
+        if self._snapshots.notice != self._snapshot_notice and not self._executors.has_notice:
+            self._snapshot_notice = self._snapshots.notice
+            self._report_notice(self._notice)
+        had_notice = self._executors.has_notice
+        notice = self._executors.look()
+        if notice is None and had_notice:
+            self._report_notice(self._notice)
+        elif notice is not None and not had_notice:
+            _log.warning("%s", notice)
+            self._lease.report = msgspec.structs.replace(self._lease.report, last_error=notice)
+        if once and self._executors.missing_seconds > _MAX_EXECUTORS_WAIT_SECONDS:
+            raise SparkError(notice)
 
     def _route(self, changes: DataFrame, number: int) -> None:
         """Route one batch. Spark calls it in a thread of its own."""
@@ -329,7 +358,7 @@ class Router:
             batch_seconds=seconds,
             routes=routes,
             dead_letters=report.dead_letters + dead_letters,
-            last_error=self._notice,
+            last_error=self._notice or self._snapshot_notice,
         )
         self._on_batch(self._lease.report)
 

@@ -34,6 +34,7 @@ from tailrace.sql.handlers.copy import CopiedRows, CopyHandler
 from tailrace.sql.handlers.create_table_as import CreateTableAsHandler
 from tailrace.sql.handlers.insert import TopicInsertHandler
 from tailrace.sql.handlers.show import ShowHandler
+from tailrace.sql.handlers.sources import SourceHandler
 from tailrace.sql.handlers.tables import TableHandler
 from tailrace.sql.handlers.topics import TopicHandler
 from tailrace.sql.handlers.views import ViewHandler
@@ -49,7 +50,8 @@ from tailrace.sql.statement_cache import ParserProcess, StatementCache
 from tailrace.sql.statements import (
     AckStatement,
     AddPartitionsStatement,
-    AddSourceStatement,
+    AddRouteStatement,
+    AlterSourceStatement,
     AlterTableStatement,
     AlterTypeStatement,
     BeginStatement,
@@ -57,6 +59,7 @@ from tailrace.sql.statements import (
     CommitStatement,
     ConsumeStatement,
     CreateIndexStatement,
+    CreateSourceStatement,
     CreateTableAsStatement,
     CreateTableStatement,
     CreateTopicStatement,
@@ -64,6 +67,7 @@ from tailrace.sql.statements import (
     CreateViewStatement,
     DescribeStatement,
     DropIndexStatement,
+    DropRouteStatement,
     DropSourceStatement,
     DropTableStatement,
     DropTopicStatement,
@@ -72,10 +76,12 @@ from tailrace.sql.statements import (
     ExplainStatement,
     Query,
     RedriveStatement,
+    ResyncSourceStatement,
     RollbackStatement,
     SetPipelineStatement,
     SetTopicStatement,
     ShowStatement,
+    SnapshotSourceStatement,
     Statement,
     TruncateStatement,
     Write,
@@ -112,6 +118,7 @@ class StatementEngine:
         self._defining = TableHandler(broker, tables)
         self._consuming = ConsumeHandler(broker, limits)
         showing = ShowHandler(broker)
+        sources = SourceHandler(broker)
         views = ViewHandler(broker, queries, limits)
         self._topic_inserts = TopicInsertHandler(broker, queries)
         self._filling = CreateTableAsHandler(broker, tables, queries, limits)
@@ -124,6 +131,11 @@ class StatementEngine:
             ClearTopicStatement: topics.clear,
             SetPipelineStatement: self._set_pipeline,
             DropTopicStatement: topics.drop,
+            CreateSourceStatement: sources.create,
+            AlterSourceStatement: sources.alter,
+            SnapshotSourceStatement: sources.snapshot,
+            ResyncSourceStatement: sources.resync,
+            DropSourceStatement: sources.drop,
             AckStatement: self._consuming.ack,
             RedriveStatement: RedriveHandler(broker, queries, limits).redrive,
             ShowStatement: showing.show,
@@ -137,8 +149,8 @@ class StatementEngine:
             CreateTypeStatement: self._defining.create_type,
             AlterTypeStatement: self._defining.alter_type,
             DropTypeStatement: self._defining.drop_type,
-            AddSourceStatement: self._add_source,
-            DropSourceStatement: self._drop_source,
+            AddRouteStatement: self._add_route,
+            DropRouteStatement: self._drop_route,
             CreateViewStatement: views.create,
             DropViewStatement: views.drop,
         }
@@ -347,15 +359,15 @@ class StatementEngine:
             await self._broker.publisher.publish(messages)
         return [Result(status="BEGIN"), *results, Result(status="COMMIT")]
 
-    async def _add_source(self, asked: AddSourceStatement) -> Result:
+    async def _add_route(self, asked: AddRouteStatement) -> Result:
         if asked.explain:
             return await self._routes.explain(asked)
         route = await self._routes.add(asked)
         return Result(status=f"ADD SOURCE {route.id}", cursor=route.since)
 
-    async def _drop_source(self, asked: DropSourceStatement) -> Result:
+    async def _drop_route(self, asked: DropRouteStatement) -> Result:
         await self._routes.drop(asked)
-        return Result(status="DROP SOURCE")
+        return Result(status="DROP SOURCE" if asked.route_id is None else "DROP ROUTE")
 
     async def _set_pipeline(self, asked: SetPipelineStatement) -> Result:
         await self._broker.pipelines.set_latency(asked.name, asked.latency)

@@ -13,7 +13,7 @@ import msgspec
 
 from tailrace.model.errors import LimitExceededError, SqlSyntaxError
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
-from tailrace.sql.grammar import alter_table, tables, topics
+from tailrace.sql.grammar import alter_table, sources, tables, topics
 from tailrace.sql.grammar.defined_queries import defines_by_query, drop_view, parse_defined_query
 from tailrace.sql.grammar.explain import explained, without_explain
 from tailrace.sql.grammar.lexer import SqlToken, read_tokens
@@ -125,12 +125,14 @@ def _bound(text: str, line: int, column: int, values: Values) -> Statement:
 def _read(reader: TokenReader, text: str, source: str) -> Statement:
     """Parse a statement that PostgreSQL does not know, chosen by its first keywords."""
     if reader.sees("CREATE"):
-        return _by_object(reader, "CREATE", {"TOPIC": topics.create_topic}, text)
+        return _by_object(reader, "CREATE", {"TOPIC": topics.create_topic, "SOURCE": sources.create_source}, text)
     if reader.sees("DROP"):
-        return _by_object(reader, "DROP", {"TOPIC": topics.drop_topic, "VIEW": drop_view}, text)
+        return _by_object(reader, "DROP", {"TOPIC": topics.drop_topic, "VIEW": drop_view, "SOURCE": sources.drop_source}, text)
     if reader.sees("ALTER"):
         alter_topic = partial(topics.alter_topic, source=source)
-        return _by_object(reader, "ALTER", {"TOPIC": alter_topic, "PIPELINE": topics.alter_pipeline}, text)
+        return _by_object(
+            reader, "ALTER", {"TOPIC": alter_topic, "PIPELINE": topics.alter_pipeline, "SOURCE": sources.alter_source}, text
+        )
     if reader.take("EXPLAIN"):
         if not reader.sees("ALTER TOPIC"):
             reader.fail("TOPIC ... ADD SOURCE, the only kind of ALTER that EXPLAIN supports")

@@ -12,14 +12,14 @@ import msgspec
 from tailrace.broker.broker import Broker
 from tailrace.model.names import without_public
 from tailrace.sql.statements import (
-    AddSourceStatement,
+    AddRouteStatement,
     AlterTableStatement,
     CreateIndexStatement,
     CreateTableAsStatement,
     CreateTableStatement,
     CreateViewStatement,
     DescribeStatement,
-    DropSourceStatement,
+    DropRouteStatement,
     DropTableStatement,
     DropViewStatement,
     ExplainStatement,
@@ -39,8 +39,8 @@ _FIELDS: Mapping[type[Statement], str] = {
     DropViewStatement: "name",
     TruncateStatement: "names",
     DescribeStatement: "name",
-    AddSourceStatement: "table",
-    DropSourceStatement: "table",
+    AddRouteStatement: "table",
+    DropRouteStatement: "table",
 }
 """Where statements name the relations that they are about. What queries read is found by their analysis."""
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 import msgspec
 
 from tailrace.model.fetch import StartAt
+from tailrace.model.ids import RouteId
 from tailrace.model.pipeline import Latency
 from tailrace.model.route import Operation, PayloadMode
+from tailrace.model.source import CapturedBy, SnapshotMode
 from tailrace.model.table import Column, ColumnType, Table
 from tailrace.model.topic import NO_OPTIONS, TopicOptions
 from tailrace.sql.text_positions import position_at
@@ -338,7 +340,7 @@ class DropTopicStatement(Statement, frozen=True, kw_only=True):
     """Whether its routes are dropped too."""
 
 
-class AddSourceStatement(Statement, frozen=True, kw_only=True):
+class AddRouteStatement(Statement, frozen=True, kw_only=True):
     topic: str
     table: str
     operations: Sequence[Operation]
@@ -350,9 +352,61 @@ class AddSourceStatement(Statement, frozen=True, kw_only=True):
     """Whether to only show what the route would do (EXPLAIN)."""
 
 
-class DropSourceStatement(Statement, frozen=True, kw_only=True):
+class DropRouteStatement(Statement, frozen=True, kw_only=True):
+    """Drops all routes from a table to a topic, or one by its number."""
+
     topic: str
-    table: str
+    table: str = ""
+    route_id: RouteId | None = None
+
+
+class CreateSourceStatement(Statement, frozen=True, kw_only=True):
+    name: str
+    url: str
+    tables: tuple[str, ...] = ("public.*",)
+    """Patterns of the tables that are captured."""
+    snapshot: SnapshotMode = "initial"
+    password_env: str | None = None
+    password_file: str | None = None
+    publication: str | None = None
+    """One that exists and is not changed by the capture."""
+    slot: str | None = None
+    captured_by: CapturedBy = "server"
+    if_not_exists: bool = False
+    is_dry_run: bool = False
+
+
+class AlterSourceStatement(Statement, frozen=True, kw_only=True):
+    """ALTER SOURCE ... SET. What is not set stays as it is."""
+
+    name: str
+    url: str | None = None
+    tables: tuple[str, ...] | None = None
+    password_env: str | None = None
+    password_file: str | None = None
+
+
+class SnapshotSourceStatement(Statement, frozen=True, kw_only=True):
+    """ALTER SOURCE ... SNAPSHOT."""
+
+    name: str
+    tables: tuple[str, ...] = ()
+    """All if empty."""
+
+
+class ResyncSourceStatement(Statement, frozen=True, kw_only=True):
+    """ALTER SOURCE ... RESYNC."""
+
+    name: str
+
+
+class DropSourceStatement(Statement, frozen=True, kw_only=True):
+    name: str
+    if_exists: bool = False
+    cascade: bool = False
+    """Whether the routes from its tables are dropped too."""
+    force: bool = False
+    """Whether its slot may stay in the database."""
 
 
 class SetPipelineStatement(Statement, frozen=True, kw_only=True):
@@ -362,7 +416,7 @@ class SetPipelineStatement(Statement, frozen=True, kw_only=True):
     latency: Latency
 
 
-ShownObjects = Literal["topics", "tables", "views", "routes", "groups", "pipelines"]
+ShownObjects = Literal["topics", "tables", "views", "routes", "groups", "pipelines", "sources"]
 
 
 class ShowStatement(Statement, frozen=True, kw_only=True):

@@ -46,6 +46,7 @@ class Pipelines:
         staging: Staging,
         clock: Clock,
         limits: Limits,
+        writes: StagedWrites,
     ) -> None:
         self._store = store
         self._committer = committer
@@ -54,8 +55,8 @@ class Pipelines:
         self._staging = staging
         self._clock = clock
         self._limits = limits
+        self._writes = writes
         self._known: dict[str, _Pipeline] = {}
-        self._writes = StagedWrites(store, committer, context, threads, staging, limits)
         self._writers = Writers(store, committer, clock, limits, self._writes.is_busy)
 
     def load(self) -> None:

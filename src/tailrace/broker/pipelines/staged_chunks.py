@@ -104,26 +104,39 @@ async def submit_in_turn(committer: Committer, frames: AsyncIterator["PublishChu
     return done
 
 
-def checked(context: PublishContext, staged: StagedBatch) -> CheckedBatch:
+def checked(context: PublishContext, staged: StagedBatch, *, to_reserved: bool = False) -> CheckedBatch:
     """Raise an error if the batch can't be stored. Its records were checked when it was staged."""
-    read = read_batch_for(live_topic(context, staged), staged.partition, staged.batch, context.limits)
+    live = live_topic(context, staged)
+    read = read_batch_for(live, staged.partition, staged.batch, context.limits, to_reserved=to_reserved)
     if read.header.producer_id != NO_PRODUCER:
         raise InvalidRequestError("staged batches must have no producer id; their marks prevent duplicates")
     timestamps = staged.oldest_timestamp, read.header.max_timestamp
-    return checked_batch(read, timestamps, context.clock.now_ms(), context.limits)
+    now_ms = context.clock.now_ms()
+    if live.is_reserved:
+        # Captured changes have the time of the database, whose clock may be ahead.
+        now_ms = max(now_ms, read.header.max_timestamp)
+    return checked_batch(read, timestamps, now_ms, context.limits)
 
 
-def check_staged(body: bytes, checks: RecordChecks) -> None:
-    """Check the records of a body before it is staged. Takes long; may be called from any thread."""
+def check_staged(body: bytes, checks: RecordChecks) -> list[StagedChunk]:
+    """Check the records of a body, and return its chunks, with the oldest timestamps of their batches.
+
+    Takes long; may be called from any thread.
+    """
+    chunks = []
     for chunk in decode_staged_chunks(body):
+        batches = []
         for staged in chunk.batches:
             header = check_batch(staged.batch)
-            _, newest = checks.check(staged.batch, header)
+            oldest, newest = checks.check(staged.batch, header)
             if newest != header.max_timestamp and not header.attributes & TIMESTAMP_TYPE_MASK:
                 raise InvalidRecordsError(
                     f"the header of a staged batch for topic {staged.topic!r} has the newest timestamp {header.max_timestamp},"
                     f" but its records have {newest}"
                 )
+            batches.append(staged._replace(oldest_timestamp=oldest))
+        chunks.append(chunk._replace(batches=batches))
+    return chunks
 
 
 def live_topic(context: PublishContext, staged: StagedBatch) -> LiveTopic:
@@ -141,7 +154,7 @@ def is_unwanted(context: PublishContext, staged: StagedBatch) -> bool:
 class PublishChunks(Proposal[StagedPublish]):
     """Publishes some chunks in one frame."""
 
-    __slots__ = ("_check_lease", "_chunks", "_context", "_name", "_placed", "_puts", "_skipped", "_windows")
+    __slots__ = ("_check_lease", "_chunks", "_context", "_name", "_placed", "_puts", "_skipped", "_to_reserved", "_windows")
 
     def __init__(
         self,
@@ -151,13 +164,18 @@ class PublishChunks(Proposal[StagedPublish]):
         *,
         check_lease: Callable[[], None] | None = None,
         puts: Mapping[bytes, bytes | None] | None = None,
+        to_reserved: bool = False,
     ) -> None:
-        """`check_lease` raises if another owner has taken over the pipeline; `puts` is state that changes with the frame."""
+        """`check_lease` raises if another owner has taken over the pipeline; `puts` is state that changes with the frame.
+
+        With `to_reserved`, batches may go to the topics of changes.
+        """
         self._context = context
         self._name = name
         self._chunks = chunks
         self._check_lease = check_lease
         self._puts = puts or {}
+        self._to_reserved = to_reserved
         self._placed: list[PlacedAppend] = []
         self._windows: DedupWindows | None = None
         self._skipped = 0
@@ -179,7 +197,8 @@ class PublishChunks(Proposal[StagedPublish]):
                 continue
             for staged in chunk.batches:
                 if not is_unwanted(self._context, staged):
-                    self._placed.append(place(self._context, draft, windows, checked(self._context, staged)))
+                    batch = checked(self._context, staged, to_reserved=self._to_reserved)
+                    self._placed.append(place(self._context, draft, windows, batch))
             for move in chunk.moves:
                 put_mark(draft, self._name, move.source, move.after)
         windows.close()

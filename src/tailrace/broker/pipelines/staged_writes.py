@@ -6,6 +6,8 @@ itself, also after a restart: frame by frame, each with a mark of its progress, 
 matter whether the writer asks again, or would stage the same rows in the same order.
 
 A writer has one batch in progress at a time. A repeated request for the same batch waits for it.
+
+A transaction of a source that is larger than a frame is such a batch too. Readers of its topics wait until it is whole.
 """
 
 import asyncio
@@ -18,6 +20,7 @@ import msgspec
 
 from tailrace.broker import keys
 from tailrace.broker.commits import Change, Committer
+from tailrace.broker.isolation import StableOffsets
 from tailrace.broker.pipelines.staged_chunks import (
     PublishChunks,
     Stage,
@@ -32,11 +35,15 @@ from tailrace.broker.read_threads import ReadThreads
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import LimitExceededError, OverloadedError, StoreClosedError, TailraceError
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import Limits
 from tailrace.model.pipeline import MarkMove, StagedPublish
+from tailrace.model.source import SOURCE_WRITERS
 from tailrace.store.contract import Staging, Store
 from tailrace.wire.staged_chunks import StagedBatch, StagedChunk
+
+OnWhole = Callable[[PartitionId], None]
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +54,12 @@ _UNSYNCED_SECONDS = 10.0
 """Longer than a `relaxed` log takes to sync what it has acknowledged."""
 
 
+class HeldPartition(NamedTuple):
+    topic_id: TopicId
+    number: int
+    offset: Offset
+
+
 class DecidedWrite(msgspec.Struct, frozen=True, array_like=True):
     """A large write that will be finished."""
 
@@ -54,6 +67,8 @@ class DecidedWrite(msgspec.Struct, frozen=True, array_like=True):
     source: str
     number: int
     """The writer's mark after the write."""
+    held: tuple[HeldPartition, ...] | None = None
+    """Of a transaction of a source, the offsets at which readers wait until it is whole."""
 
 
 class StagedWrites:
@@ -65,13 +80,18 @@ class StagedWrites:
         threads: ReadThreads,
         staging: Staging,
         limits: Limits,
+        stable: StableOffsets,
+        on_whole: OnWhole,
     ) -> None:
+        """`on_whole` is called with a partition whose readers were held back."""
         self._store = store
         self._committer = committer
         self._context = context
         self._threads = threads
         self._staging = staging
         self._limits = limits
+        self._stable = stable
+        self._on_whole = on_whole
         self._turns = asyncio.Semaphore(limits.staged_writes)
         self._running: dict[str, _RunningWrite] = {}
         self._decided: dict[str, DecidedWrite] = {}
@@ -82,7 +102,8 @@ class StagedWrites:
 
     def load(self) -> None:
         for key, value in self._store.range(keys.WRITES):
-            self._decided[keys.writer_of(key)] = msgspec.msgpack.decode(value, type=DecidedWrite)
+            decided = self._decided[keys.writer_of(key)] = msgspec.msgpack.decode(value, type=DecidedWrite)
+            self._hold(decided)
         self._kept = {stage.name for decided in self._decided.values() for stage in decided.stages}
         self._staging.retain(self._kept)
         if self._decided:
@@ -102,9 +123,14 @@ class StagedWrites:
         """Return whether a write of this writer is in progress or decided."""
         return name in self._running or name in self._decided
 
-    async def write(self, name: str, stages: Sequence[Stage], move: MarkMove, wait_seconds: float) -> StagedPublish | None:
-        """Publish the stages in their order, and move the mark. Return `None` if that takes longer: it continues, ask again."""
-        asked = _WriteRequest(tuple(stages), move)
+    async def write(
+        self, name: str, stages: Sequence[Stage], move: MarkMove, wait_seconds: float, *, is_captured: bool = False
+    ) -> StagedPublish | None:
+        """Publish the stages in their order, and move the mark. Return `None` if that takes longer: it continues, ask again.
+
+        With `is_captured` they are a transaction of a source, which readers see whole or not at all.
+        """
+        asked = _WriteRequest(tuple(stages), move, is_captured)
         deadline = self._committer.loop.time() + wait_seconds
         while True:
             running = self._running.get(name) or self._begin(name, asked)
@@ -158,14 +184,15 @@ class StagedWrites:
                 await self._finish(name, decided)
             return _NOTHING if asked is None else await self._write(name, *asked)
 
-    async def _write(self, name: str, stages: Sequence[Stage], move: MarkMove) -> StagedPublish:
+    async def _write(self, name: str, stages: Sequence[Stage], move: MarkMove, is_captured: bool) -> StagedPublish:
         if read_mark(self._store.get(keys.mark_key(name, move.source))) >= move.after:
             await self.discard(stages)
             return _NOTHING._replace(skipped=1)
         batches = await self._in_one_frame(stages)
         if batches is not None:
             try:
-                done = await self._committer.submit(PublishChunks(self._context, name, [StagedChunk([move], batches)]))
+                chunk = StagedChunk([move], batches)
+                done = await self._committer.submit(PublishChunks(self._context, name, [chunk], to_reserved=is_captured))
             except LimitExceededError:
                 # A topic's window for duplicates may take more room than the records. Any other cause is found by the check
                 # before the decision.
@@ -173,7 +200,7 @@ class StagedWrites:
             else:
                 await self._remove(stages)
                 return done
-        return await self._finish(name, await self._decide(name, stages, move))
+        return await self._finish(name, await self._decide(name, stages, move, is_captured))
 
     async def _in_one_frame(self, stages: Sequence[Stage]) -> list[StagedBatch] | None:
         """Return all staged batches; `None` if they are too large for one frame."""
@@ -186,14 +213,25 @@ class StagedWrites:
             batches += chunk.batches
         return batches
 
-    async def _decide(self, name: str, stages: Sequence[Stage], move: MarkMove) -> DecidedWrite:
+    async def _decide(self, name: str, stages: Sequence[Stage], move: MarkMove, is_captured: bool) -> DecidedWrite:
         """Commit the decision to publish the stages. It is durable on return and can't be undone."""
+        partitions: dict[PartitionId, None] = {}
         async for chunk in staged_chunks(self._threads, self._staging, stages):
             for staged in chunk.batches:
-                checked(self._context, staged)
+                checked(self._context, staged, to_reserved=is_captured)
+                partitions[PartitionId(staged.topic_id, staged.partition)] = None
         decided = DecidedWrite(tuple(stages), move.source, move.after)
-        changes = Changes(puts=((keys.write_key(name), msgspec.msgpack.encode(decided)),))
         names = {stage.name for stage in stages}
+
+        def decide() -> Changes:
+            nonlocal decided
+            self._release(decided)
+            if is_captured:
+                # What is settled was seen; what is in flight may fail, so the first record may get any offset from here on.
+                held = tuple(HeldPartition(*one, self._store.bounds(one).end) for one in partitions)
+                decided = msgspec.structs.replace(decided, held=held)
+                self._hold(decided)
+            return Changes(puts=((keys.write_key(name), msgspec.msgpack.encode(decided)),))
 
         def settled(_: CommitReceipt | None) -> DecidedWrite:
             self._decided[name] = decided
@@ -203,15 +241,27 @@ class StagedWrites:
         try:
             await self._threads.run(self._staging.sync, names)
             killpoint("large.kept")
-            return await self._committer.submit(Change(lambda: changes, settled))
+            return await self._committer.submit(Change(decide, settled))
         except TailraceError:
             self._kept -= names
+            self._release(decided)
             raise
+
+    def _hold(self, decided: DecidedWrite) -> None:
+        for topic_id, number, offset in decided.held or ():
+            self._stable.hold(PartitionId(topic_id, number), offset)
+
+    def _release(self, decided: DecidedWrite) -> None:
+        for topic_id, number, offset in decided.held or ():
+            partition = PartitionId(topic_id, number)
+            self._stable.release(partition, offset)
+            self._on_whole(partition)
 
     async def _finish(self, name: str, decided: DecidedWrite) -> StagedPublish:
         killpoint("large.decided")
         done = await submit_in_turn(self._committer, self._frames_left(name, decided))
         killpoint("large.done")
+        self._release(decided)
         del self._decided[name]
         self._kept.difference_update(stage.name for stage in decided.stages)
         removing = asyncio.create_task(self._remove_later(decided.stages))
@@ -222,6 +272,7 @@ class StagedWrites:
     async def _frames_left(self, name: str, decided: DecidedWrite) -> AsyncIterator[PublishChunks]:
         """Yield the remaining frames, of a few MiB each, so that other requests are served in between."""
         mark = keys.mark_key(name, _BATCHES)
+        is_captured = decided.held is not None
         before = read_mark(self._store.get(mark))
         chunks = staged_chunks(self._threads, self._staging, decided.stages, self._context.checks)
         single = _single_batches(chunks, max(0, before))
@@ -229,7 +280,8 @@ class StagedWrites:
             after = max(0, before) + len(frame)
             # The part for a topic that is deleted meanwhile is left out.
             batches = [staged._replace(needs=staged.topic_id) for chunk in frame for staged in chunk.batches]
-            yield PublishChunks(self._context, name, [StagedChunk([MarkMove(_BATCHES, before, after)], batches)])
+            chunk = StagedChunk([MarkMove(_BATCHES, before, after)], batches)
+            yield PublishChunks(self._context, name, [chunk], to_reserved=is_captured)
             killpoint("large.between")
             before = after
         # It moves the mark of batches too, so that it fails if a frame before it has failed.
@@ -250,6 +302,7 @@ class StagedWrites:
 class _WriteRequest(NamedTuple):
     stages: tuple[Stage, ...]
     move: MarkMove
+    is_captured: bool
 
 
 class _RunningWrite(NamedTuple):
@@ -298,7 +351,8 @@ class Writers:
         now = self._clock.monotonic()
         for key, _ in self._store.range(keys.MARKS):
             name = keys.pipeline_of_mark(key)
-            if name not in with_lease:
+            # The position of a source is kept as long as the source.
+            if name not in with_lease and not name.startswith(SOURCE_WRITERS):
                 self._active_at[name] = now
 
     async def touch(self, name: str) -> None:

@@ -82,9 +82,9 @@ class ReadBatch(msgspec.Struct, frozen=True):
     header: BatchHeader
 
 
-def read_batch_for(live: LiveTopic, number: int, batch: Buffer, limits: Limits) -> ReadBatch:
-    """Check the header of a batch for a partition of the topic."""
-    if live.is_reserved:
+def read_batch_for(live: LiveTopic, number: int, batch: Buffer, limits: Limits, *, to_reserved: bool = False) -> ReadBatch:
+    """Check the header of a batch for a partition of the topic. Only with `to_reserved` may that be a reserved one."""
+    if live.is_reserved and not to_reserved:
         raise reserved_topic_error(live.topic.name)
     partition = live.partition(number)
     header = check_batch(batch)

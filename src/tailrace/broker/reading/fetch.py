@@ -155,7 +155,7 @@ class Fetcher:
             answers, found = await self._read_all(targets, terms)
             if found >= enough or now() >= deadline or any(answer.error is not None for answer in answers):
                 return answers
-            if found and any(map(partial(_has_left_out, isolation), targets, answers)):
+            if found and any(map(partial(_has_left_out, terms), targets, answers)):
                 return answers
             seen = {
                 target.partition: _Seen(answer.bounds, answer.last_stable_offset)
@@ -190,7 +190,8 @@ class Fetcher:
         for target in targets:
             if isinstance(target, _FetchTarget):
                 with suppress(TailraceError):
-                    if not terms.isolation or target.request.offset < self._look(target.partition).last_stable_offset:
+                    offset = target.request.offset
+                    if not terms.isolation_of(target) or offset < self._look(target.partition).last_stable_offset:
                         wanted.append(terms.read_at(target))
         try:
             return await self._reader.fetch_ahead(wanted, terms.budget, until_oversize=terms.oversize_alone)
@@ -201,7 +202,7 @@ class Fetcher:
         self, target: "_FetchTarget", terms: "_Terms", found: int, ahead: Mapping[ReadAt, FetchedBatches | None]
     ) -> PartitionBatches:
         topic, number, offset, max_bytes = target.request
-        partition, isolation = target.partition, terms.isolation
+        partition, isolation = target.partition, terms.isolation_of(target)
         left = terms.budget - found
         read_at = terms.read_at(target)
         try:
@@ -298,6 +299,10 @@ class _Terms(NamedTuple):
         _, _, offset, max_bytes = target.request
         return ReadAt(target.partition, offset, min(max_bytes, self.budget))
 
+    def isolation_of(self, target: _FetchTarget) -> Isolation:
+        """Return how a partition is read. Changes of tables are shown to nobody before their transaction is whole."""
+        return Isolation.READ_COMMITTED if target.live.is_reserved else self.isolation
+
 
 class _Seen(NamedTuple):
     """The bounds of a partition when it was read."""
@@ -306,10 +311,12 @@ class _Seen(NamedTuple):
     last_stable_offset: Offset
 
 
-def _has_left_out(isolation: Isolation, target: "_Target", answer: PartitionBatches) -> bool:
+def _has_left_out(terms: "_Terms", target: "_Target", answer: PartitionBatches) -> bool:
     """Return whether records did not fit into the answer: then the fetch does not wait for more."""
-    end = answer.last_stable_offset if isolation else answer.bounds.end
-    return isinstance(target, _FetchTarget) and not answer.batches and target.request.offset < end
+    if not isinstance(target, _FetchTarget) or answer.batches:
+        return False
+    end = answer.last_stable_offset if terms.isolation_of(target) else answer.bounds.end
+    return target.request.offset < end
 
 
 def _end_of(batch: Buffer) -> Offset:

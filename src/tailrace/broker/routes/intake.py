@@ -192,13 +192,18 @@ class RouteIntake:
                     f" at {decision.cursor}: start again from the marks"
                 )
             found = await self._changes.at(Cursor(decision.cursor))
-            if found is None or not step.moves_over(found):
+            if found is None or self._is_blocked(found) or not step.moves_over(found):
                 continue
             await self._add(step, found, decision, routes)
             if step.is_full:
                 self._submit(step, given.epoch, submitted)
                 step = _Step(self._context)
         self._submit(step, given.epoch, submitted)
+
+    def _is_blocked(self, found: "_FoundChange") -> bool:
+        """Return whether the change waits until a broken route is mended. The router starts again from the marks then."""
+        block = self._routes.block_of(found.partition.topic_id)
+        return block is not None and found.record.offset >= block.offset
 
     def _first_unknown(self, version: int) -> Cursor | None:
         """Return the cursor of the first change of routes after this version."""

@@ -35,7 +35,7 @@ from tailrace.model.ids import Cursor, Offset, PartitionId, RouteId, TableId, To
 from tailrace.model.limits import MIB, Limits
 from tailrace.model.names import is_reserved
 from tailrace.model.record import Record
-from tailrace.model.route import ROUTES_TOPIC, Route, RouteAction, RouteRecord, RouteSnapshot, SnapshotState
+from tailrace.model.route import ROUTES_TOPIC, Route, RouteAction, RouteBlock, RouteRecord, RouteSnapshot, SnapshotState
 from tailrace.model.table import Table
 from tailrace.store.contract import Store
 from tailrace.wire.records import decode_batch, encode_batch
@@ -70,11 +70,15 @@ class Routes:
         self._in_force: dict[RouteId, Route] = {}
         self._dropped: dict[RouteId, Route] = {}
         self._adding: dict[RouteId, Route] = {}
+        self._blocks: dict[TopicId, RouteBlock] = {}
         self._dropping: set[RouteId] = set()
         self._last_id = 0
 
     def load(self) -> None:
         """Read the topic of routes from its start."""
+        for _, value in self._store.range(keys.ROUTE_BLOCKS):
+            block = msgspec.msgpack.decode(value, type=RouteBlock)
+            self._blocks[block.changes] = block
         live = self._topics.find(ROUTES_TOPIC)
         if live is None:
             return
@@ -107,6 +111,50 @@ class Routes:
         """All routes in force and the newest `dropped_routes` dropped ones, ordered by their start."""
         return sorted((*self._dropped.values(), *self._in_force.values()), key=lambda route: route.since)
 
+    def block_of(self, changes: TopicId) -> RouteBlock | None:
+        """Return where routing of a table has stopped."""
+        return self._blocks.get(changes)
+
+    def is_broken(self, route: Route) -> bool:
+        """Return whether a change of the table's schema has broken the route."""
+        block = self._blocks.get(route.changes)
+        return block is not None and route.id in block.routes
+
+    def breakage(self, route: Route) -> str | None:
+        """Return why a route is broken and what to do; `None` if it is not."""
+        block = self._blocks.get(route.changes)
+        if block is None or route.id not in block.routes:
+            return None
+        return (
+            f"{', '.join(block.reasons)}, and the changes of table {route.table_name!r} wait from offset {block.offset} on. Add"
+            f" the route again with the columns of now (ALTER TOPIC {route.topic_name} ADD SOURCE ...), then drop this one"
+            f" (ALTER TOPIC {route.topic_name} DROP ROUTE {route.id}): the new one begins there"
+        )
+
+    def blocking(self, table: Table, breaks: Callable[[Route], str | None]) -> RouteBlock | None:
+        """Return the block that a change of a table's schema makes; `None` if it breaks no route.
+
+        `breaks` returns why the change breaks a route, or `None`.
+        """
+        routes = [route for route in (*self._in_force.values(), *self._adding.values()) if route.table == table.id]
+        broken = {route.id: reason for route in routes if (reason := breaks(route)) is not None}
+        if not broken:
+            return None
+        there = self._blocks.get(table.changes) or RouteBlock(
+            changes=table.changes,
+            offset=self._store.bounds(PartitionId(table.changes, 0)).end,
+            cursor=self._store.end_cursor(),
+        )
+        return msgspec.structs.replace(
+            there,
+            routes=tuple(dict.fromkeys((*there.routes, *broken))),
+            reasons=tuple(dict.fromkeys((*there.reasons, *broken.values()))),
+        )
+
+    def blocked(self, block: RouteBlock) -> None:
+        """Note a block that was committed."""
+        self._blocks[block.changes] = block
+
     async def add(self, route: Route, check: Callable[[], None] = lambda: None) -> Route:
         """Put a route in force, with an id and a start. A duplicate of another route is rejected, and what `check` rejects.
 
@@ -115,9 +163,10 @@ class Routes:
         await self._make_topic()
         placed = route
         append: Append
+        at: Cursor | None = None
 
         def decide() -> Changes:
-            nonlocal placed, append
+            nonlocal placed, append, at
             self._adding.pop(placed.id, None)
             if any(_meaning(one) == _meaning(route) for one in self._adding.values()):
                 raise StillInFlight
@@ -126,12 +175,13 @@ class Routes:
             self._last_id += 1
             placed = msgspec.structs.replace(route, id=RouteId(self._last_id))
             append = self._append("add", placed)
+            at = self._block_cursor(placed, "add")
             self._adding[placed.id] = placed
             puts = (self._snapshots.put(_snapshot_of(placed)),) if placed.snapshot else ()
             return Changes(appends=(append,), puts=puts)
 
         def settled(receipt: CommitReceipt | None) -> Route:
-            added = msgspec.structs.replace(placed, since=_cursor_of(receipt))
+            added = msgspec.structs.replace(placed, since=_cursor_of(receipt) if at is None else at)
             del self._adding[placed.id]
             self._in_force[added.id] = added
             if added.snapshot:
@@ -141,13 +191,19 @@ class Routes:
 
         return await self._committer.submit(Change(decide, settled, lambda: self._forget_adding(placed)))
 
-    async def drop(self, topic_name: str, table_name: str) -> list[Route]:
-        """Drop all routes from the table to the topic, in one commit. The topic may be named by its alias."""
+    async def drop(self, topic_name: str, table_name: str, route_id: RouteId | None = None) -> list[Route]:
+        """Drop all routes from the table to the topic, in one commit, or the one with this id. The topic may be an alias."""
         topic_id = self._topics.get(topic_name).topic.id
         name = table_name.lower()
 
         def chosen() -> list[Route]:
-            found = [route for route in self.of_topic(topic_id) if route.table_name.lower() == name]
+            routes = self.of_topic(topic_id)
+            if route_id is not None:
+                found = [route for route in routes if route.id == route_id]
+                if not found:
+                    raise UnknownRouteError(f"there is no route {route_id} to topic {topic_name!r}; SHOW ROUTES lists them")
+                return found
+            found = [route for route in routes if route.table_name.lower() == name]
             if not found:
                 raise UnknownRouteError(f"there is no route from table {table_name!r} to topic {topic_name!r}")
             return found
@@ -209,7 +265,8 @@ class Routes:
         _check_count(from_table, f"routes from table {route.table_name!r}", limits.routes_per_table, "routes_per_table")
         to_topic = sum(one.topic == route.topic for one in there)
         _check_count(to_topic, f"routes to topic {route.topic_name!r}", limits.routes_per_topic, "routes_per_topic")
-        same = next((one for one in there if _meaning(one) == _meaning(route) and one.id not in self._dropping), None)
+        alike = (one for one in there if _meaning(one) == _meaning(route) and one.id not in self._dropping)
+        same = next((one for one in alike if not self.is_broken(one)), None)
         if same is not None:
             raise RouteExistsError(
                 f"route {same.id} from table {route.table_name!r} to topic {route.topic_name!r} is the same;"
@@ -227,7 +284,8 @@ class Routes:
     def _append(self, action: RouteAction, route: Route) -> Append:
         live = self._topics.get(ROUTES_TOPIC)
         now = self._clock.now_ms()
-        value = msgspec.json.encode(RouteRecord(action, _timeless(route)))
+        at = self._block_cursor(route, action)
+        value = msgspec.json.encode(RouteRecord(action, _timeless(route), msgspec.UNSET if at is None else at))
         return Append(
             live.partition(0), encode_batch([Record(str(route.id).encode(), value, (), now)]), 1, now, oldest_timestamp=now
         )
@@ -240,12 +298,30 @@ class Routes:
         route = read.route
         self._last_id = max(self._last_id, route.id)
         if read.action == "add":
-            self._in_force[route.id] = msgspec.structs.replace(route, since=record.cursor)
+            since = record.cursor if read.at is msgspec.UNSET else read.at
+            self._in_force[route.id] = msgspec.structs.replace(route, since=since)
             return
         there = self._in_force.get(route.id)
         invariant(there is not None, f"route {route.id} is dropped and was not in force")
         if there is not None:
-            self._end(msgspec.structs.replace(there, until=record.cursor))
+            self._end(msgspec.structs.replace(there, until=record.cursor if read.at is msgspec.UNSET else read.at))
+
+    def _block_cursor(self, route: Route, action: RouteAction) -> Cursor | None:
+        """Return where a change of a blocked table's routes takes effect: a new one at the block, and a dropped one, too."""
+        block = self._blocks.get(route.changes)
+        if block is None:
+            return None
+        return Cursor(block.cursor - 1) if action == "add" else max(block.cursor, Cursor(route.since + 1))
+
+    def _unblocked_without(self, dropped: Iterable[Route]) -> list[TopicId]:
+        """Return the tables that are not blocked any more if these routes are dropped."""
+        gone = {route.id for route in dropped}
+        return [
+            changes
+            for changes in {route.changes for route in dropped}
+            if changes in self._blocks
+            and not any(route.changes == changes and route.id not in gone and self.is_broken(route) for route in self)
+        ]
 
     def _end(self, route: Route) -> None:
         del self._in_force[route.id]
@@ -268,6 +344,8 @@ class RouteRemoval:
         self._choose = choose
         self._chosen: list[Route] = []
         self._appends: list[Append] = []
+        self._ends: list[Cursor | None] = []
+        self._unblocked: list[TopicId] = []
 
     def decide(self) -> Changes | None:
         dropping = self._routes._dropping
@@ -279,15 +357,23 @@ class RouteRemoval:
         self._chosen = chosen
         # One batch for each, because together they could be larger than readers expect.
         self._appends = [self._routes._append("drop", route) for route in chosen]
+        self._ends = [self._routes._block_cursor(route, "drop") for route in chosen]
+        self._unblocked = self._routes._unblocked_without(chosen)
         dropping.update(route.id for route in chosen)
-        return Changes(appends=self._appends, puts=self._routes._snapshots.removals(chosen)) if chosen else None
+        puts = (*self._routes._snapshots.removals(chosen), *((keys.route_block_key(one), None) for one in self._unblocked))
+        return Changes(appends=self._appends, puts=puts) if chosen else None
 
     def settled(self, receipt: CommitReceipt | None) -> list[Route]:
         if not self._chosen:
             return []
         routes = self._routes
         first = _cursor_of(receipt)
-        dropped = [msgspec.structs.replace(route, until=Cursor(first + number)) for number, route in enumerate(self._chosen)]
+        dropped = [
+            msgspec.structs.replace(route, until=Cursor(first + number) if end is None else end)
+            for number, (route, end) in enumerate(zip(self._chosen, self._ends, strict=True))
+        ]
+        for changes in self._unblocked:
+            routes._blocks.pop(changes, None)
         for route in dropped:
             routes._dropping.discard(route.id)
             routes._end(route)

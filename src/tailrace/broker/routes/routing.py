@@ -4,6 +4,7 @@ A route is in force between two cursors, so it applies to a range of offsets of 
 the log and never changes; it is looked up once. Retention stops before changes that are not routed yet.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
@@ -11,6 +12,7 @@ from uuid import UUID
 import msgspec
 
 from tailrace.broker.commits import Committer
+from tailrace.broker.isolation import StableOffsets
 from tailrace.broker.pipelines.pipelines import Pipelines
 from tailrace.broker.read_threads import ReadThreads
 from tailrace.broker.reading.fetch import Fetcher
@@ -24,6 +26,8 @@ from tailrace.model.pipeline import NO_MARK, ROUTER, PipelineStatus, change_sour
 from tailrace.model.route import Route
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
+
+_BLOCKED_MS = 500
 
 
 class PendingSource(NamedTuple):
@@ -54,7 +58,9 @@ class Routing:
         topics: Topics,
         routes: Routes,
         pipelines: Pipelines,
+        stable: StableOffsets,
     ) -> None:
+        self._stable = stable
         self._store = store
         self._committer = committer
         self._threads = threads
@@ -87,7 +93,7 @@ class Routing:
             live = self._topics.by_id(changes)
             if live is not None:
                 name = change_source(changes)
-                end = self._store.bounds(PartitionId(changes, 0)).end
+                end = self._end_of(changes)
                 mark = Offset(marks[name])
                 sources.append(PendingSource(name, routes[0].table, live.topic.name, live.topic.uuid, mark, end, len(routes)))
         return sources
@@ -108,10 +114,17 @@ class Routing:
         waiting: dict[TopicId, int] = {}
         for route in self._pending(marks):
             first, stop = self._range(route)
-            end = self._store.bounds(PartitionId(route.changes, 0)).end if stop is None else stop
+            end = self._end_of(route.changes) if stop is None else stop
             left = end - marks.get(change_source(route.changes), first)
             waiting[route.changes] = max(waiting.get(route.changes, 0), left)
         return sum(waiting.values())
+
+    def _end_of(self, changes: TopicId) -> Offset:
+        """Return up to where the changes of a table may be routed now: transactions that are not whole yet are left out."""
+        partition = PartitionId(changes, 0)
+        end = self._stable.of(partition, self._store.bounds(partition))
+        block = self._routes.block_of(changes)
+        return end if block is None else min(end, block.offset)
 
     def pipeline_statuses(self) -> list[PipelineStatus]:
         """Return the status of every pipeline; that of the router includes its lag."""
@@ -154,10 +167,14 @@ class Routing:
         waits = {}
         for name, at in beyond.items():
             live = self._live(name)
-            if live is not None:
+            block = None if live is None else self._routes.block_of(live.topic.id)
+            if live is not None and (block is None or at < block.offset):
                 waits[live.topic.name] = [at]
         if wait_ms and waits:
             await self._fetcher.await_growth(waits, wait_ms)
+        elif wait_ms and beyond:
+            # All tables are blocked, and there is nothing to wait for but somebody who mends that.
+            await asyncio.sleep(min(wait_ms, _BLOCKED_MS) / 1000)
 
     async def _look_up(self) -> None:
         """Find the ranges that are not known yet, in a reader thread, because that may wait for the disk."""

@@ -27,14 +27,15 @@ KEYWORDS = (
     "ACK", "ADD", "AFTER", "ALL", "ALTER", "ALWAYS", "ANALYZE", "AND", "AS", "ASC", "BEFORE", "BEGIN", "BETWEEN", "BY",
     "CASCADE", "CASE", "CAST", "CHECK", "CLEAR", "COLUMN", "COMMIT", "CONFLICT", "CONSTRAINT", "CONSUME", "CONTINUE",
     "CORRUPT", "COSTS", "CREATE", "CROSS", "DATA", "DEAD", "DEFAULT", "DELETE", "DESC", "DESCRIBE", "DISTINCT", "DO", "DROP",
-    "EARLIEST", "ELSE", "END", "ENUM", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE", "FORMAT", "FROM", "FULL", "GENERATED",
-    "GROUP", "GROUPS", "HAVING", "IDENTITY", "IF", "ILIKE", "IN", "INCREMENT", "INDEX", "INNER", "INSERT", "INTERSECT",
-    "INTO", "IS", "JOIN", "JSON", "KEY", "LATEST", "LEFT", "LETTERS", "LIKE", "LIMIT", "NEW", "NO", "NOT", "NOTHING", "NULL",
-    "OF", "OFF", "OFFSET", "OLD", "ON", "OR", "ORDER", "OUTER", "OVER", "OVERRIDING", "PARTITION", "PARTITIONS", "PIPELINE",
-    "PIPELINES", "PRIMARY", "RECURSIVE", "REDRIVE", "RENAME", "REPLACE", "RESTART", "RESTRICT", "RETURNING", "RIGHT",
-    "ROLLBACK", "ROUTES", "SELECT", "SET", "SHOW", "SKIP", "SOURCE", "START", "SYSTEM", "TABLE", "TABLES", "TEXT", "THEN",
-    "TIMESTAMP", "TIMING", "TO", "TOPIC", "TOPICS", "TRANSACTION", "TRUE", "TRUNCATE", "TYPE", "UNION", "UNIQUE", "UPDATE",
-    "UPTO", "USER", "USING", "VALUE", "VALUES", "VIEW", "VIEWS", "WAIT", "WHEN", "WHERE", "WINDOW", "WITH", "WORK"
+    "DRY", "EARLIEST", "ELSE", "END", "ENUM", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE", "FORCE", "FORMAT", "FROM", "FULL",
+    "GENERATED", "GROUP", "GROUPS", "HAVING", "IDENTITY", "IF", "ILIKE", "IN", "INCREMENT", "INDEX", "INNER", "INSERT",
+    "INTERSECT", "INTO", "IS", "JOIN", "JSON", "KEY", "LATEST", "LEFT", "LETTERS", "LIKE", "LIMIT", "NEW", "NO", "NOT",
+    "NOTHING", "NULL", "OF", "OFF", "OFFSET", "OLD", "ON", "OR", "ORDER", "OUTER", "OVER", "OVERRIDING", "PARTITION",
+    "PARTITIONS", "PIPELINE", "PIPELINES", "POSTGRES", "PRIMARY", "RECURSIVE", "REDRIVE", "RENAME", "REPLACE", "RESTART",
+    "RESTRICT", "RESYNC", "RETURNING", "RIGHT", "ROLLBACK", "ROUTE", "ROUTES", "RUN", "SELECT", "SET", "SHOW", "SKIP",
+    "SNAPSHOT", "SOURCE", "SOURCES", "START", "SYSTEM", "TABLE", "TABLES", "TEXT", "THEN", "TIMESTAMP", "TIMING", "TO",
+    "TOPIC", "TOPICS", "TRANSACTION", "TRUE", "TRUNCATE", "TYPE", "UNION", "UNIQUE", "UPDATE", "UPTO", "USER", "USING",
+    "VALUE", "VALUES", "VIEW", "VIEWS", "WAIT", "WHEN", "WHERE", "WINDOW", "WITH", "WORK"
 )
 
 TYPES = (
@@ -43,8 +44,8 @@ TYPES = (
 )
 
 OPTIONS = (
-    "alias", "dedup", "dedup_window_seconds", "latency", "max_message_bytes", "payload", "retention_max_bytes",
-    "retention_seconds", "snapshot", "timestamps"
+    "alias", "captured_by", "dedup", "dedup_window_seconds", "latency", "max_message_bytes", "password_env", "password_file",
+    "payload", "publication", "retention_max_bytes", "retention_seconds", "slot", "snapshot", "tables", "timestamps"
 )
 
 FUNCTIONS = ("avg", "coalesce", "count", "lower", "max", "min", "now", "round", "sum", "table_changes", "upper")
@@ -61,6 +62,8 @@ SYSTEM_TABLES = tuple(
         "partitions",
         "pipelines",
         "queues",
+        "source_tables",
+        "sources",
         "stats",
         "tables",
         "topic_offsets",

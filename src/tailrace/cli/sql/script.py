@@ -189,7 +189,7 @@ def explain_sql_error(error: CommandError | TailraceError, request: SqlRequest, 
     if line is None or column is None:
         return f"{source}, line {_first_line(request)}: {error}" if source else str(error)
     lines = _LINE_BREAK.split(request.text)
-    message = _PLACE.sub("", str(error), count=1)
+    message = without_place(error)
     shown_line = request.line + line - 1
     shown_column = column + (request.column - 1 if line == 1 else 0)
     where = f"{source}, line {shown_line}" if source else f"line {shown_line}"
@@ -197,6 +197,11 @@ def explain_sql_error(error: CommandError | TailraceError, request: SqlRequest, 
     if not 1 <= line <= len(lines):
         return head
     return f"{head}\n{_pointed(lines[line - 1], column)}"
+
+
+def without_place(error: CommandError | TailraceError) -> str:
+    """Return the message of an error without its line and column, for a statement that nobody has typed."""
+    return _PLACE.sub("", str(error), count=1)
 
 
 def _first_line(request: SqlRequest) -> int:

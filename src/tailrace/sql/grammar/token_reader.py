@@ -6,8 +6,8 @@ instead, so that a text can be checked before.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
 from tailrace.model.errors import SqlError, SqlSyntaxError, UnsupportedSqlError
 from tailrace.model.suggestions import did_you_mean
@@ -148,6 +148,20 @@ class TokenReader:
         if not self._take_sign(sign):
             self.fail(sign)
 
+    def options(self, read: "ReadOption") -> dict[str, Any]:
+        """Read `(name = value, ...)`. `read` is called for each value, with the name of its option and where that stands."""
+        self.expect_open()
+        options: dict[str, Any] = {}
+        while True:
+            position = self.position
+            name = self.word("the name of an option").lower()
+            if name in options:
+                self.reject(f"option {name!r} is set twice; remove one")
+            self.expect_sign("=")
+            options[name] = read(self, name, position)
+            if self.closes():
+                return options
+
     def until(self, *phrases: str) -> Sequence[SqlToken]:
         """Skip and return the tokens up to one of these keywords outside of brackets, a closing bracket, or the end."""
         return self._until(phrases, is_list=False)
@@ -249,6 +263,9 @@ class TokenReader:
         found = self._is(sign)
         self._at += found
         return found
+
+
+ReadOption = Callable[[TokenReader, str, TextPosition], object]
 
 
 def _listed(phrases: Sequence[str]) -> str:

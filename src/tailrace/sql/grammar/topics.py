@@ -6,6 +6,7 @@ ALTER TOPIC name ADD PARTITIONS n
 ALTER TOPIC name ADD SOURCE table ON INSERT [, UPDATE, DELETE] [WHERE condition] [PARTITION BY (value, ...)]
     [WITH (payload = 'key' | 'full' | 'diff', snapshot = true | false)]
 ALTER TOPIC name DROP SOURCE table
+ALTER TOPIC name DROP ROUTE number
 CLEAR TOPIC name
 DROP TOPIC [IF EXISTS] name [CASCADE]
 CONSUME FROM topic [GROUP 'g'] [PARTITION p] [FROM LATEST | EARLIEST | OFFSET n | TIMESTAMP 't'] [LIMIT n] [WAIT '5s']
@@ -14,18 +15,18 @@ ACK topic GROUP 'g' [PARTITION p] UPTO OFFSET n
 COMMIT topic GROUP 'g' [PARTITION p] UPTO OFFSET n
 REDRIVE DEAD LETTERS OF topic [WHERE condition] [LIMIT n]
 ALTER PIPELINE name SET (latency = 'batch' | 'realtime')
-SHOW TOPICS | TABLES | VIEWS | ROUTES | GROUPS | PIPELINES
+SHOW TOPICS | TABLES | VIEWS | ROUTES | GROUPS | PIPELINES | SOURCES
 DESCRIBE [TOPIC | TABLE | VIEW] name
 """
 
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
 
 from tailrace.model.fetch import AtOffset, AtTime, StartAt, StartEdge
+from tailrace.model.ids import RouteId
 from tailrace.model.pipeline import Latency
 from tailrace.model.route import Operation, PayloadMode
 from tailrace.model.topic import DedupMode, TimestampMode, TopicOptions
@@ -35,12 +36,12 @@ from tailrace.sql.grammar.token_reader import TokenReader
 from tailrace.sql.statements import (
     AckStatement,
     AddPartitionsStatement,
-    AddSourceStatement,
+    AddRouteStatement,
     ClearTopicStatement,
     ConsumeStatement,
     CreateTopicStatement,
     DescribeStatement,
-    DropSourceStatement,
+    DropRouteStatement,
     DropTopicStatement,
     ExpressionText,
     RedriveStatement,
@@ -66,6 +67,7 @@ _SHOWN: dict[str, ShownObjects] = {
     "ROUTES": "routes",
     "GROUPS": "groups",
     "PIPELINES": "pipelines",
+    "SOURCES": "sources",
 }
 _DESCRIBED: dict[str, Literal["topic", "table", "view"]] = {"TOPIC": "topic", "TABLE": "table", "VIEW": "view"}
 
@@ -75,7 +77,7 @@ def create_topic(reader: TokenReader, text: str) -> Statement:
     if_not_exists = reader.take("IF NOT EXISTS")
     name = reader.name(_TOPIC)
     partitions = reader.integer("the number of partitions") if reader.take("PARTITIONS") else None
-    options = _options(reader, _topic_option) if reader.take("WITH") else {}
+    options = reader.options(_topic_option) if reader.take("WITH") else {}
     reader.expect_end("PARTITIONS, WITH" if partitions is None and not options else "")
     alias = options.pop("alias", None)
     return CreateTopicStatement(
@@ -103,9 +105,13 @@ def alter_topic(reader: TokenReader, text: str, *, source: str, explain: bool = 
     if reader.take("DROP SOURCE"):
         table = reader.name(_TABLE)
         reader.expect_end()
-        return DropSourceStatement(text=text, topic=name, table=table)
-    reader.one_of("SET", "ADD SOURCE", "ADD PARTITIONS", "DROP SOURCE")
-    options = _options(reader, _topic_option)
+        return DropRouteStatement(text=text, topic=name, table=table)
+    if reader.take("DROP ROUTE"):
+        number = reader.integer("the number of a route")
+        reader.expect_end()
+        return DropRouteStatement(text=text, topic=name, route_id=RouteId(number))
+    reader.one_of("SET", "ADD SOURCE", "ADD PARTITIONS", "DROP SOURCE", "DROP ROUTE")
+    options = reader.options(_topic_option)
     reader.expect_end()
     alias = options.pop("alias", msgspec.UNSET)
     return SetTopicStatement(text=text, name=name, options=TopicOptions(**options), alias=alias)
@@ -135,9 +141,9 @@ def _add_source(reader: TokenReader, text: str, source: str, topic: str, explain
         operations.append(_operation(reader, operations))
     where = expression_text(reader.until("PARTITION BY", "WITH"), source) if reader.take("WHERE") else None
     partition_by = _expressions(reader, source) if reader.take("PARTITION BY") else ()
-    options = _options(reader, _source_option) if reader.take("WITH") else {}
+    options = reader.options(_source_option) if reader.take("WITH") else {}
     reader.expect_end("" if options else "WHERE, PARTITION BY, WITH")
-    return AddSourceStatement(
+    return AddRouteStatement(
         text=text,
         topic=topic,
         table=table,
@@ -162,20 +168,6 @@ def _expressions(reader: TokenReader, source: str) -> list[ExpressionText]:
     while not reader.closes():
         found.append(expression_text(reader.until_comma(), source))
     return found
-
-
-def _options(reader: TokenReader, read: Callable[[TokenReader, str, TextPosition], object]) -> dict[str, Any]:
-    reader.expect_open()
-    options: dict[str, Any] = {}
-    while True:
-        position = reader.position
-        name = reader.word("the name of an option").lower()
-        if name in options:
-            reader.reject(f"option {name!r} is set twice; remove one")
-        reader.expect_sign("=")
-        options[name] = read(reader, name, position)
-        if reader.closes():
-            return options
 
 
 def _topic_option(reader: TokenReader, name: str, position: TextPosition) -> object:
@@ -310,7 +302,7 @@ def alter_pipeline(reader: TokenReader, text: str) -> Statement:
     reader.expect("ALTER PIPELINE")
     name = reader.name("the name of a pipeline")
     reader.expect("SET")
-    options = _options(reader, _pipeline_option)
+    options = reader.options(_pipeline_option)
     reader.expect_end()
     return SetPipelineStatement(text=text, name=name, **options)
 

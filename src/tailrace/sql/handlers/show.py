@@ -11,6 +11,7 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.tables.views import type_name
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.errors import UnknownTableError
+from tailrace.model.source import format_lsn
 from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import Column, ColumnType
 from tailrace.sql.results import Result, ResultColumn
@@ -39,6 +40,7 @@ class ShowHandler:
             "views": self._views,
             "routes": self._routes,
             "pipelines": self._pipelines,
+            "sources": self._sources,
         }
         return shown[asked.what]()
 
@@ -46,7 +48,7 @@ class ShowHandler:
         name, what = asked.name, asked.what
         if what is None:
             broker = self._broker
-            if broker.tables.find(name) is not None:
+            if broker.tables.find(name) is not None or broker.sources.find_table(name) is not None:
                 what = "table"
             elif broker.views.find(name) is not None:
                 what = "view"
@@ -103,6 +105,7 @@ class ShowHandler:
             since=_BIGINT,
             snapshot=_TEXT,
             snapshot_rows=_BIGINT,
+            error=_TEXT,
         )
         rows = [
             (
@@ -115,6 +118,7 @@ class ShowHandler:
                 list(route.partition_by),
                 route.since,
                 *self._broker.snapshots.progress(route),
+                self._broker.routes.breakage(route),
             )
             for route in self._broker.routes
         ]
@@ -147,9 +151,25 @@ class ShowHandler:
         ]
         return Result(columns, rows, status=f"SHOW PIPELINES {len(rows)}")
 
+    def _sources(self) -> Result:
+        columns = _columns(name=_TEXT, state=_TEXT, tables=_BIGINT, position=_TEXT, error=_TEXT, advice=_TEXT)
+        rows = [
+            (
+                status.source.name,
+                status.state,
+                status.tables,
+                None if status.position is None else format_lsn(status.position),
+                status.report.error,
+                status.report.advice,
+            )
+            for status in self._broker.sources.statuses()
+        ]
+        return Result(columns, rows, status=f"SHOW SOURCES {len(rows)}")
+
     def _table(self, name: str) -> Result:
         columns = _columns(column=_TEXT, type=_TEXT, nullable=_BOOLEAN, default=_TEXT, primary_key=_INTEGER)
-        table = self._broker.tables.get(name)
+        captured = self._broker.sources.find_table(name)
+        table = self._broker.tables.get(name) if captured is None else captured.table
         key = {column: place for place, column in enumerate(table.primary_key, 1)}
         rows = [
             (column.name, str(column.type), column.nullable and column.name not in key, _default(column), key.get(column.name))

@@ -251,6 +251,13 @@ def _check_parts(node: Expression) -> None:
             )
 
 
+def old_columns(checked: CheckedRoute, operations: Sequence[Operation]) -> set[str]:
+    """Return the columns whose values before a change a route uses. For a delete, those of the row are of that kind."""
+    parts = [part for node in (*checked.keys, *_given(checked.where)) for part in node.walk()]
+    before = (OLD, ROW) if "delete" in operations else (OLD,)
+    return {part.column for part in parts if isinstance(part, ColumnReference) and part.relation in before}
+
+
 def columns_of(node: Expression) -> set[str]:
     """Return the names of the columns that an expression uses."""
     return {part.column for part in node.walk() if isinstance(part, ColumnReference)}

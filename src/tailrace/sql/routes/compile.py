@@ -7,6 +7,7 @@ from functools import partial
 from tailrace.model.errors import LimitExceededError, UnsupportedSqlError
 from tailrace.model.limits import Limits
 from tailrace.model.route import RouteInPython, RouteSql
+from tailrace.model.source import ABSENT
 from tailrace.model.table import Column, Table
 from tailrace.sql.analysis.errors import UnsupportedError
 from tailrace.sql.analysis.tree import ColumnReference, Expression
@@ -35,10 +36,11 @@ _KEY_TEXTS = {
 """The JSON of values that can be partitioned by."""
 
 
-def compile_for_spark(checked: CheckedRoute, table: Table, limits: Limits) -> RouteSql:
+def compile_for_spark(checked: CheckedRoute, table: Table, limits: Limits, *, is_captured: bool = False) -> RouteSql:
     """Compile a route. The condition is never true where there is a failure. Raises `SqlError` for what can't be computed.
 
-    What Spark's SQL can't compute is left out, and Python evaluates it: single parts of the condition, or all keys.
+    What Spark's SQL can't compute is left out, and Python evaluates it: single parts of the condition, or all keys. Rows of a
+    captured table may lack values that the route uses: it fails on them.
     """
     renderer = SparkRenderer(column_text, limits.route_sql_bytes)
     condition, left_out = _condition(renderer, checked)
@@ -53,6 +55,11 @@ def compile_for_spark(checked: CheckedRoute, table: Table, limits: Limits) -> Ro
         failed_match = f"coalesce({condition.value} AND {failed_keys}, FALSE)"
         failures.append(failed_match)
         matches = null_if(failed_match, condition.value)
+    absent = _absent_cells(checked) if is_captured else []
+    if absent:
+        lacks = f"({' OR '.join(absent)})"
+        failures.append(lacks)
+        matches = null_if(lacks, matches)
     failure = any_of(failures) or "FALSE"
     key = f"concat('[', {', '.join(_listed([one.value for one in keys]))}, ']')" if keys else None
     if len(matches) + len(failure) + len(key or "") > limits.route_sql_bytes:
@@ -61,7 +68,8 @@ def compile_for_spark(checked: CheckedRoute, table: Table, limits: Limits) -> Ro
             " them"
         )
     python = _in_python(checked, table, left_out, has_own_keys=keys is None)
-    return RouteSql(row=row_type(table), condition=matches, failure=failure, key=key, python=python)
+    row = row_type(table, ABSENT) if is_captured else row_type(table)
+    return RouteSql(row=row, condition=matches, failure=failure, key=key, python=python)
 
 
 def _condition(renderer: SparkRenderer, checked: CheckedRoute) -> tuple[CompiledExpression, tuple[int, ...]]:
@@ -183,9 +191,23 @@ def column_text(column: ColumnReference) -> str:
     return f"CASE WHEN new IS NULL THEN old.{name} ELSE new.{name} END"
 
 
-def row_type(table: Table) -> str:
-    """Return the type of a row. Columns that no route can use are read as texts."""
-    return f"STRUCT<{', '.join(f'{spark_identifier(column.name)}: {_column_type(column)}' for column in table.columns)}>"
+def _absent_cells(checked: CheckedRoute) -> list[str]:
+    """Return conditions that are true where a row does not have a value that the route uses."""
+    nodes = [*checked.keys, *([checked.where] if checked.where is not None else [])]
+    parts = [part for node in nodes for part in node.walk() if isinstance(part, ColumnReference)]
+    found: dict[str, None] = {}
+    for part in parts:
+        name = "'," + part.column.replace("\\", "\\\\").replace("'", "\\'") + ",'"
+        images = {NEW: ("new",), OLD: ("old",)}.get(part.relation, ("new", "old"))
+        found.update((f"coalesce(contains({image}.{spark_identifier(ABSENT)}, {name}), FALSE)", None) for image in images)
+    return list(found)
+
+
+def row_type(table: Table, *texts: str) -> str:
+    """Return the type of a row. Columns that no route can use are read as texts, and so are those named besides."""
+    fields = [f"{spark_identifier(column.name)}: {_column_type(column)}" for column in table.columns]
+    fields += [f"{spark_identifier(name)}: STRING" for name in texts]
+    return f"STRUCT<{', '.join(fields)}>"
 
 
 def _column_type(column: Column) -> str:

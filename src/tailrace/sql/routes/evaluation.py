@@ -15,6 +15,7 @@ from uuid import UUID
 import msgspec
 
 from tailrace.model.errors import CorruptBatchError
+from tailrace.model.source import ABSENT
 from tailrace.model.table import ColumnType
 from tailrace.sql.analysis.errors import AnalysisError, UnsupportedError
 from tailrace.sql.analysis.interval_texts import read_interval
@@ -84,6 +85,7 @@ class RouteEvaluator:
         """Whether a change that Spark has matched is to be evaluated too."""
         layout = _CellLayout([*route.conjuncts, *route.keys])
         self._read = layout.reader(route.columns)
+        self._lacks = layout.lacks
         compiled = partial(compile_expression, layout=layout, in_any_order=True)
         self._keys: list[Evaluate] = [compiled(key) for key in route.keys]
         self._own_keys = self._keys if route.has_own_keys else []
@@ -92,11 +94,11 @@ class RouteEvaluator:
 
     def whole(self, old: bytes | None, new: bytes | None) -> RouteOutcome:
         """Evaluate the whole condition on a change, and where it is true the keys. The rows are JSON, as in the log."""
-        return _outcome(self._whole, self._keys, self._read(old, new))
+        return _FAILED if self._lacks(old, new) else _outcome(self._whole, self._keys, self._read(old, new))
 
     def rest(self, old: bytes | None, new: bytes | None) -> RouteOutcome:
         """Evaluate what Spark can't compute on a change for which everything else is true."""
-        return _outcome(self._rest, self._own_keys, self._read(old, new))
+        return _FAILED if self._lacks(old, new) else _outcome(self._rest, self._own_keys, self._read(old, new))
 
 
 def _outcome(condition: Evaluate, keys: Sequence[Evaluate], row: Sequence[Any]) -> RouteOutcome:
@@ -142,6 +144,13 @@ class _CellLayout:
     def now(self) -> int:
         raise UnsupportedError("a route can't use the current time")
 
+    def lacks(self, old: bytes | None, new: bytes | None) -> bool:
+        """Return whether a captured row does not have a value of these cells."""
+        if not any(image is not None and _ABSENT in image for image in (old, new)):
+            return False
+        absent = {relation: _absent(_image(relation, old, new)) for relation in (NEW, OLD, ROW)}
+        return any(f",{column}," in absent[relation] for relation, column in self._cells)
+
     def reader(self, columns: Mapping[str, ColumnType]) -> Callable[[bytes | None, bytes | None], Sequence[Any]]:
         """Return a function from the rows before and after a change to the cells."""
         readers = {}
@@ -155,6 +164,18 @@ class _CellLayout:
             ((relation, read),) = readers.items()
             return lambda old, new: read(_image(relation, old, new))
         return lambda old, new: [cell for at, read in readers.items() for cell in read(_image(at, old, new))]
+
+
+def _absent(row: bytes | None) -> str:
+    return "" if row is None else _decode_absent(row).absent
+
+
+class _AbsentColumns(msgspec.Struct, rename={"absent": ABSENT}):
+    absent: str = ""
+
+
+_decode_absent = msgspec.json.Decoder(_AbsentColumns).decode
+_ABSENT = f'"{ABSENT}":",'.encode()
 
 
 def _image(relation: int, old: bytes | None, new: bytes | None) -> bytes | None:

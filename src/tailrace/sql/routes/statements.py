@@ -12,21 +12,23 @@ from contextlib import suppress
 import msgspec
 
 from tailrace.broker.broker import Broker
-from tailrace.model.errors import OverloadedError, RouteExistsError
+from tailrace.broker.sources.sources import check_old_rows
+from tailrace.model.errors import OverloadedError, RouteExistsError, UnknownTableError, UnsupportedSqlError
 from tailrace.model.fetch import StartEdge
 from tailrace.model.ids import Offset, RouteId
 from tailrace.model.limits import Limits
 from tailrace.model.record import Record
 from tailrace.model.route import DIALECT, Operation, Route
+from tailrace.model.source import SourceTable
 from tailrace.model.table import ColumnType, Table
 from tailrace.model.text import counted
 from tailrace.sql.grammar.lexer import SqlToken, read_tokens
 from tailrace.sql.results import Result, ResultColumn
-from tailrace.sql.routes.check import CheckedRoute, check_route
+from tailrace.sql.routes.check import CheckedRoute, check_route, old_columns
 from tailrace.sql.routes.compile import compile_for_spark, parts_in_python
 from tailrace.sql.routes.dry_run import dry_run
 from tailrace.sql.routes.evaluation import RouteOutcome
-from tailrace.sql.statements import AddSourceStatement, DropSourceStatement
+from tailrace.sql.statements import AddRouteStatement, DropRouteStatement
 from tailrace.sql.tables.change_events import version_of
 from tailrace.sql.tables.tables import Tables
 from tailrace.wire.routing import ChangeEvent, read_change, route_change
@@ -51,20 +53,22 @@ class RouteHandler:
         self._threads = ThreadPoolExecutor(1, "tailrace-dry-run")
         self._dry_runs = 0
 
-    async def add(self, asked: AddSourceStatement) -> Route:
+    async def add(self, asked: AddRouteStatement) -> Route:
         route, _, table = self._checked(asked)
+        if self._broker.sources.find_table(table.name) is not None:
+            return await self._broker.routes.add(route, lambda: self._broker.sources.check_unaltered(table))
         return await self._tables.add_route(route, table)
 
-    async def drop(self, asked: DropSourceStatement) -> None:
-        await self._broker.routes.drop(asked.topic, asked.table)
+    async def drop(self, asked: DropRouteStatement) -> None:
+        await self._broker.routes.drop(asked.topic, asked.table, asked.route_id)
 
-    async def explain(self, asked: AddSourceStatement) -> Result:
+    async def explain(self, asked: AddRouteStatement) -> Result:
         """Return what the route would do with the newest changes of the table. Nothing is changed."""
         route, checked, table = self._checked(asked)
         # A route that exists already can be explained too.
         with suppress(RouteExistsError):
             self._broker.routes.check_new(route)
-        size = self._broker.positions.size(self._broker.tables.changes_topic(table), 0)
+        size = self._broker.positions.size(self._changes_topic(table), 0)
         with self._broker.answers.answer() as held:
             await held.reserve(min(self._limits.explained_bytes, size))
             changes = await self._newest_changes(table)
@@ -76,11 +80,14 @@ class RouteHandler:
     def close(self) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def _checked(self, asked: AddSourceStatement) -> tuple[Route, CheckedRoute, Table]:
+    def _checked(self, asked: AddRouteStatement) -> tuple[Route, CheckedRoute, Table]:
         topic = self._broker.topics.get(asked.topic).topic
-        table = self._broker.tables.get(asked.table)
+        captured = self._broker.sources.find_table(asked.table)
+        table = self._broker.tables.get(asked.table) if captured is None else captured.table
         operations = tuple(operation for operation in _OPERATIONS if operation in asked.operations)
         checked = check_route(asked.where, asked.partition_by, operations, table, self._limits, has_snapshot=asked.snapshot)
+        if captured is not None:
+            _check_captured(asked, captured, checked)
         route = Route(
             id=_NO_ID,
             topic=topic.id,
@@ -94,13 +101,19 @@ class RouteHandler:
             payload=asked.payload,
             snapshot=asked.snapshot,
             dialect=DIALECT,
-            sql=compile_for_spark(checked, table, self._limits),
+            sql=compile_for_spark(checked, table, self._limits, is_captured=captured is not None),
         )
         return route, checked, table
 
+    def _changes_topic(self, table: Table) -> str:
+        live = self._broker.topics.by_id(table.changes)
+        if live is None:
+            raise UnknownTableError(f"the table {table.name!r} was dropped")
+        return live.topic.name
+
     async def _newest_changes(self, table: Table) -> list[ChangeEvent]:
         limits = self._limits
-        topic = self._broker.tables.changes_topic(table)
+        topic = self._changes_topic(table)
         start = await self._broker.positions.resolve(topic, 0, StartEdge.EARLIEST)
         end = await self._broker.positions.resolve(topic, 0, StartEdge.LATEST)
         newest: deque[ChangeEvent] = deque()
@@ -150,6 +163,19 @@ class RouteHandler:
 
     def _finished(self) -> None:
         self._dry_runs -= 1
+
+
+def _check_captured(asked: AddRouteStatement, captured: SourceTable, checked: CheckedRoute) -> None:
+    """Raise if the route needs something of a captured table that PostgreSQL does not send, or that is not kept here."""
+    if asked.snapshot:
+        raise UnsupportedSqlError(
+            f"the rows of {captured.table.name!r} are in PostgreSQL and not kept here, so a route can't begin with them; leave"
+            " snapshot out",
+            asked.line,
+            asked.column,
+        )
+    sends_both = asked.payload == "diff" and "update" in asked.operations
+    check_old_rows(captured, old_columns(checked, asked.operations), needs_all=sends_both)
 
 
 def _row(route: Route, change: ChangeEvent, outcome: RouteOutcome, partitions: int) -> Sequence[object]:

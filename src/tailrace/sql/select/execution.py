@@ -12,7 +12,7 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.scan import TopicScan
 from tailrace.model.clock import Clock
-from tailrace.model.errors import TailraceError, UnsupportedSqlError
+from tailrace.model.errors import TailraceError, UnknownTableError, UnsupportedSqlError
 from tailrace.model.ids import TableId
 from tailrace.model.limits import Limits
 from tailrace.model.table import Table
@@ -104,7 +104,7 @@ class QuerySources:
             elif relation.kind == "system":
                 system[relation.name] = found_system(relation.name).read(self._broker)
             elif name in changes and relation.table is not None:
-                views[relation.name] = self._broker.scanner.view(self._broker.tables.changes_topic(relation.table))
+                views[relation.name] = self._broker.scanner.view(self._changes_topic(relation.table))
         # The names are for suggestions if one is not found.
         names = () if is_complete else tuple(tables_and_topics(self._broker))
         return LookedUp(found, names, views, system, bool(changes))
@@ -129,7 +129,7 @@ class QuerySources:
         waiting = list(named)
         while waiting:
             name = waiting.pop()
-            relation = self._find(name) if name not in found else None
+            relation = self._find(name, reads_changes=name in all_changes) if name not in found else None
             if relation is None:
                 continue
             found[name] = relation
@@ -142,7 +142,13 @@ class QuerySources:
         if self._owns_workers:
             self.workers.close()
 
-    def _find(self, name: str) -> FoundRelation | None:
+    def _changes_topic(self, table: Table) -> str:
+        live = self._broker.topics.by_id(table.changes)
+        if live is None:
+            raise UnknownTableError(f"the table {table.name!r} was dropped")
+        return live.topic.name
+
+    def _find(self, name: str, *, reads_changes: bool = False) -> FoundRelation | None:
         known = find_system(name)
         if known is not None:
             key, system = known
@@ -153,6 +159,9 @@ class QuerySources:
         if is_system_name(name):
             return None
         table = self._broker.tables.find(name)
+        if table is None and reads_changes:
+            captured = self._broker.sources.find_table(name)
+            table = None if captured is None else captured.table
         if table is not None:
             columns = [
                 RelationColumn(column.name, of_column(column.type), is_key=column.name in table.primary_key)

@@ -14,6 +14,7 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.metrics import BrokerCollector, SqlCollector
 from tailrace.model.errors import UnknownTopicError
 from tailrace.model.route import Route
+from tailrace.model.source import format_lsn
 from tailrace.sql.analysis.types import SqlType
 
 NAMESPACE = "system"
@@ -89,6 +90,8 @@ def _of_route(broker: Broker, route: Route) -> Iterator[SystemRow]:
             route.table_name,
             route.since,
             *broker.snapshots.progress(route),
+            "broken" if broker.routes.is_broken(route) else "active",
+            broker.routes.breakage(route),
         )
 
 
@@ -229,6 +232,68 @@ def _pipelines(broker: Broker) -> ReadRows:
     return rows
 
 
+def _sources(broker: Broker) -> ReadRows:
+    statuses = broker.sources.statuses()
+    snapshots = {source.id: broker.source_snapshots.state(source) for source in broker.sources}
+
+    def rows() -> Iterator[SystemRow]:
+        for status in statuses:
+            source, report = status.source, status.report
+            yield (
+                source.id,
+                source.name,
+                source.url,
+                status.state,
+                report.error,
+                report.advice,
+                list(report.notes),
+                status.tables,
+                list(source.tables),
+                source.snapshot,
+                snapshots[source.id],
+                report.snapshot_rows,
+                report.snapshot_total,
+                report.snapshot_table,
+                source.captured_by,
+                status.owner,
+                source.slot,
+                source.publication,
+                None if status.position is None else format_lsn(status.position),
+                format_lsn(report.database_lsn) if report.database_lsn else None,
+                max(0, report.database_lsn - report.received_lsn) if report.database_lsn else None,
+                report.retained_bytes,
+                report.transactions,
+                report.changes,
+                _time(status.seen_ms) if status.seen_ms else None,
+                _time(source.created_ms),
+            )
+
+    return rows
+
+
+def _source_tables(broker: Broker) -> ReadRows:
+    found = [(source.name, table) for source in broker.sources for table in broker.sources.tables_of(source)]
+    names = {live.topic.id: live.topic.name for live in broker.topics}
+
+    def rows() -> Iterator[SystemRow]:
+        for source, one in found:
+            table = one.table
+            yield (
+                table.id,
+                source,
+                table.name,
+                f"{one.schema}.{one.relation}",
+                [f"{column.name} {column.type}" for column in table.columns],
+                list(table.primary_key),
+                one.identity,
+                table.schema_version,
+                names.get(table.changes),
+                _time(table.created_ms),
+            )
+
+    return rows
+
+
 def _stats(broker: Broker) -> ReadRows:
     families = [*BrokerCollector(broker).collect(), *SqlCollector(broker.changes.stats).collect()]
 
@@ -276,6 +341,8 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "since_cursor": pa.int64(),
             "snapshot": pa.string(),
             "snapshot_rows": pa.int64(),
+            "state": pa.string(),
+            "error": pa.string(),
         },
         _routes,
     ),
@@ -387,6 +454,52 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "seen_at": _TIME,
         },
         _pipelines,
+    ),
+    "sources": SystemTable(
+        {
+            "source_id": pa.int64(),
+            "name": pa.string(),
+            "url": pa.string(),
+            "state": pa.string(),
+            "error": pa.string(),
+            "advice": pa.string(),
+            "notes": _TEXTS,
+            "tables": pa.int32(),
+            "table_patterns": _TEXTS,
+            "snapshot": pa.string(),
+            "snapshot_state": pa.string(),
+            "snapshot_rows": pa.int64(),
+            "snapshot_total": pa.int64(),
+            "snapshot_table": pa.string(),
+            "captured_by": pa.string(),
+            "owner": pa.string(),
+            "slot": pa.string(),
+            "publication": pa.string(),
+            "position": pa.string(),
+            "database_position": pa.string(),
+            "lag_bytes": pa.int64(),
+            "retained_bytes": pa.int64(),
+            "transactions": pa.int64(),
+            "changes": pa.int64(),
+            "seen_at": _TIME,
+            "created_at": _TIME,
+        },
+        _sources,
+    ),
+    "source_tables": SystemTable(
+        {
+            "table_id": pa.int64(),
+            "source": pa.string(),
+            "name": pa.string(),
+            "relation": pa.string(),
+            "columns": _TEXTS,
+            "primary_key": _TEXTS,
+            "replica_identity": pa.string(),
+            "schema_version": pa.int32(),
+            "changes_topic": pa.string(),
+            "created_at": _TIME,
+        },
+        _source_tables,
     ),
     "stats": SystemTable({"name": pa.string(), "value": pa.float64(), "labels": pa.json_()}, _stats),
 }

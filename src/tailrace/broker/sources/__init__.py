@@ -1,0 +1,1 @@
+"""Sources: databases whose tables are captured into the log."""

@@ -1,0 +1,63 @@
+"""Takes the captured transactions of sources into the log.
+
+The events of a transaction and the move of its source's position are one frame; many small transactions share one. A
+transaction that is larger than a frame is staged first and then written as a large write, while readers of its topics are held
+back. What was taken before is skipped, and what does not begin at the position is rejected, so each transaction is in the log
+once, whatever process sends it.
+"""
+
+from collections.abc import Sequence
+
+from tailrace.broker.commits import Committer
+from tailrace.broker.pipelines.staged_chunks import PublishChunks, Stage, check_staged
+from tailrace.broker.pipelines.staged_writes import StagedWrites
+from tailrace.broker.publishing.context import PublishContext
+from tailrace.broker.read_threads import ReadThreads
+from tailrace.broker.sources.sources import Sources
+from tailrace.model.errors import InvalidRequestError
+from tailrace.model.pipeline import MarkMove, StagedPublish
+from tailrace.model.source import HELD, POSITION, Source
+from tailrace.wire.staged_chunks import StagedChunk
+
+
+class CapturedTransactions:
+    def __init__(
+        self,
+        committer: Committer,
+        context: PublishContext,
+        threads: ReadThreads,
+        writes: StagedWrites,
+        sources: Sources,
+    ) -> None:
+        self._committer = committer
+        self._context = context
+        self._threads = threads
+        self._writes = writes
+        self._sources = sources
+
+    async def append(self, source: Source, epoch: int, body: bytes) -> StagedPublish:
+        """Commit chunks, each with whole transactions and the move of the position behind them."""
+        self._sources.check_attached(source, epoch)
+        chunks = await self._threads.run(self._read, body)
+
+        def check() -> None:
+            self._sources.check_attached(source, epoch)
+
+        proposal = PublishChunks(self._context, source.writer, chunks, check_lease=check, to_reserved=True)
+        return await self._committer.submit(proposal)
+
+    async def write_large(
+        self, source: Source, writer: str, epoch: int, stages: Sequence[Stage], move: MarkMove, wait_seconds: float
+    ) -> StagedPublish | None:
+        """Write a transaction or rows that were staged. Return `None` if that takes longer: it continues, ask again."""
+        self._sources.check_attached(source, epoch)
+        return await self._writes.write(writer, stages, move, wait_seconds, is_captured=True)
+
+    def _read(self, body: bytes) -> list[StagedChunk]:
+        chunks = check_staged(body, self._context.checks)
+        for chunk in chunks:
+            if [move.source for move in chunk.moves] not in ([POSITION], [HELD]):
+                raise InvalidRequestError(
+                    "a chunk of captured transactions must move one mark: the position of its source, or what was released"
+                )
+        return chunks

@@ -1,0 +1,1 @@
+"""Captures changes of PostgreSQL databases into the log of a server."""
