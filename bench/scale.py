@@ -1,6 +1,6 @@
 """How much work each benchmark does: enough to be meaningful, and no more.
 
-A full run of everything takes 25 minutes on two cores that have nothing else to do (`make bench ARGS=--plan`).
+A full run of everything takes about 45 minutes on two cores that have nothing else to do (`make bench ARGS=--plan`).
 """
 
 import msgspec
@@ -72,6 +72,23 @@ class PostgresScale(msgspec.Struct, frozen=True, kw_only=True):
     many_rows: int
     table_rows: int
     topic_records: int
+
+
+class CaptureScale(msgspec.Struct, frozen=True, kw_only=True):
+    """The work of captures of a table of PostgreSQL."""
+
+    rounds: int
+    changes: int
+    """Changes that wait for a capture, in each round."""
+    warm_up_changes: int
+    """Changes before the first round that counts: Java is slow until it has compiled its hot code."""
+    delay_rounds: int
+    steady_seconds: float
+    steady_warm_up_seconds: float
+    """How long changes are written at a steady rate before their delay is measured."""
+    snapshot_rows: int
+    transaction_rows: int
+    """Rows of one transaction, to see whether memory grows."""
 
 
 class GrowthScale(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,6 +172,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     spark: SparkScale
     nats: NatsScale
     postgres: PostgresScale
+    capture: CaptureScale
     growth: GrowthScale
 
 
@@ -217,6 +235,16 @@ FULL = Scale(
     nats=NatsScale(rounds=4, records=40_000, synced_records=4_000, one_by_one=300, steady_seconds=1.5),
     postgres=PostgresScale(
         rounds=5, points=2_000, single_rows=500, many_rows=20_000, table_rows=5_000_000, topic_records=10_000_000
+    ),
+    capture=CaptureScale(
+        rounds=3,
+        changes=1_000_000,
+        warm_up_changes=600_000,
+        delay_rounds=2,
+        steady_seconds=15,
+        steady_warm_up_seconds=5,
+        snapshot_rows=2_000_000,
+        transaction_rows=10_000_000,
     ),
     growth=GrowthScale(
         rounds=3,
@@ -285,6 +313,16 @@ QUICK = msgspec.structs.replace(
     ),
     nats=NatsScale(rounds=2, records=10_000, synced_records=1_000, one_by_one=50, steady_seconds=1),
     postgres=PostgresScale(rounds=3, points=500, single_rows=100, many_rows=5_000, table_rows=500_000, topic_records=1_000_000),
+    capture=CaptureScale(
+        rounds=2,
+        changes=300_000,
+        warm_up_changes=600_000,
+        delay_rounds=1,
+        steady_seconds=8,
+        steady_warm_up_seconds=3,
+        snapshot_rows=400_000,
+        transaction_rows=1_000_000,
+    ),
     growth=GrowthScale(
         rounds=2,
         topics=(1, 10, 100, 1_000, 10_000),

@@ -6,12 +6,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench import hot_paths
+from bench.capture import memory as capture_memory
+from bench.capture import routed, snapshot, streaming
+from bench.capture.debezium import debezium_capture
+from bench.capture.side import MakeCapture
+from bench.capture.tailrace import tailrace_capture
 from bench.client import sdk
 from bench.figures import Section
 from bench.growth import append_cost, connections, topics_and_groups
 from bench.http import querying, requests
 from bench.kafka import footprint, latency, throughput
 from bench.nats import comparison as nats
+from bench.peers.debezium import debezium_jars
 from bench.peers.kafka import KafkaPeer, NotObtainable, connector_jars, kafka_jars
 from bench.peers.servers import MakePeer, TailracePeer
 from bench.postgres import comparison as postgres
@@ -64,6 +70,13 @@ def _beside_kafka(run: BesideKafka) -> Run:
     return lambda workspace, cache: run(workspace, TailracePeer, partial(KafkaPeer, kafka_jars(cache)))
 
 
+def _beside_debezium(run: Callable[[Workspace, MakeCapture, MakeCapture], Section]) -> Run:
+    def run_if_possible(workspace: Workspace, cache: Path) -> Section:
+        return run(workspace, tailrace_capture, partial(debezium_capture, kafka_jars(cache), debezium_jars(cache)))
+
+    return run_if_possible
+
+
 def _beside_connector(workspace: Workspace, cache: Path) -> Section:
     _require_spark()
     return topics.run(workspace, partial(KafkaPeer, kafka_jars(cache)), connector_jars(cache))
@@ -72,6 +85,11 @@ def _beside_connector(workspace: Workspace, cache: Path) -> Section:
 def _in_real_time(workspace: Workspace, cache: Path) -> Section:
     _require_spark()
     return realtime.run(workspace, connector_jars(cache))
+
+
+def _captured_and_routed(workspace: Workspace, cache: Path) -> Section:
+    _require_spark()
+    return routed.run(workspace, connector_jars(cache))
 
 
 def _long_in_real_time(workspace: Workspace, cache: Path) -> Section:
@@ -107,6 +125,12 @@ SUBJECTS: Mapping[str, Subject] = {
     "kafka-footprint": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-footprint"]), 20, 35),
     "nats": Subject(_alone(nats.run_relaxed), 20, 65),
     "nats-synced": Subject(_alone(nats.run_synced), 20, 65),
+    "capture": Subject(_beside_debezium(streaming.run), 160, 420),
+    "capture-snapshot": Subject(_beside_debezium(snapshot.run), 90, 330),
+    "capture-routed": Subject(_captured_and_routed, 90, 110),
+    "capture-memory": Subject(
+        _alone(lambda workspace: capture_memory.run(workspace, tailrace_capture)), 60, 400, is_extra=True
+    ),
     "pipeline": Subject(_on_spark(routing.run), 150, 310),
     "pipeline-realtime": Subject(_in_real_time, 80, 100),
     "pipeline-realtime-long": Subject(_long_in_real_time, 120, 1_300, is_extra=True),

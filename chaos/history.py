@@ -253,7 +253,19 @@ class ServerStopped(msgspec.Struct, frozen=True, tag="stopped"):
     code: int
 
 
-HistoryLine = Invoked | Completed | RunPhase | DeclaredTopic | Fault | FsckInspection | ResourceSample | ServerStopped
+class ReplayInspection(msgspec.Struct, frozen=True, tag="replayed", omit_defaults=True):
+    """All events of a captured database were replayed at the end and held against its tables: what was wrong, if anything."""
+
+    time: float
+    source: str
+    transactions: int
+    events: int
+    findings: tuple[str, ...] = ()
+
+
+HistoryLine = (
+    Invoked | Completed | RunPhase | DeclaredTopic | Fault | FsckInspection | ReplayInspection | ResourceSample | ServerStopped
+)
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(HistoryLine)

@@ -7,6 +7,7 @@ from chaos.workloads import (
     CdcWorkload,
     GroupsWorkload,
     MixedWorkload,
+    PostgresWorkload,
     QueuesWorkload,
     QueueWorkload,
     RealtimeWorkload,
@@ -47,6 +48,25 @@ PROFILES: Mapping[str, Profile] = {
         (RealtimeWorkload,),
         ("driver", "java", "kill", "pause", "power", "cut", "failed-sync", "killpoint", "half-open"),
         gap_seconds=6.0,
+    ),
+    "postgres": Profile(
+        (PostgresWorkload,),
+        (
+            *(
+                "database",
+                "database-cut",
+                "capture",
+                "kill",
+                "stop",
+                "pause",
+                "power",
+                "failed-sync",
+                "slow-syncs",
+                "killpoint",
+            ),
+            *("full", "clock", "cut"),
+        ),
+        gap_seconds=3.0,
     ),
     "short": Profile(
         (QueueWorkload, GroupsWorkload, TransactionsWorkload, QueuesWorkload, RetentionWorkload, TablesWorkload, MixedWorkload),

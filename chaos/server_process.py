@@ -4,6 +4,7 @@ Its output goes to one file over all restarts. It runs through `chaos.launch`, w
 that minutes are enough for what otherwise takes days, and adds a known fault for the runs that must be caught.
 """
 
+import contextlib
 import os
 import re
 import select
@@ -63,6 +64,10 @@ class ServerProcess:
     @property
     def url(self) -> str:
         return f"http://{self.http}"
+
+    @property
+    def pid(self) -> int:
+        return self._current().pid
 
     @property
     def is_running(self) -> bool:
@@ -128,8 +133,8 @@ class ServerProcess:
     def usage(self) -> ResourceUsage | None:
         try:
             process = psutil.Process(self._current().pid)
-            return ResourceUsage(process.memory_info().rss, process.num_fds(), process.num_threads())
-        except (psutil.Error, ServerError):
+            return ResourceUsage(process.memory_info().rss, _open_files(process.pid), process.num_threads())
+        except (psutil.Error, ServerError, OSError):
             return None
 
     def _current(self) -> subprocess.Popen[bytes]:
@@ -148,3 +153,15 @@ def _first_line(stdout: IO[bytes]) -> str:
         if select.select([stdout], [], [], left)[0]:
             return stdout.readline().decode(errors="replace")
     return ""
+
+
+def _open_files(pid: int) -> int:
+    """Return how many files a process has open, without segments of the log: it keeps as many of these open as
+    `open_segments` allows once somebody has read them, which is no leak."""
+    folder = Path(f"/proc/{pid}/fd")
+    found = 0
+    for entry in folder.iterdir():
+        # One that is closed meanwhile is none.
+        with contextlib.suppress(OSError):
+            found += not entry.readlink().name.endswith(".seg")
+    return found

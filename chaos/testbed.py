@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from chaos.database import DatabaseProcess
 from chaos.disk import Disk
 from chaos.faults.shim import Shim
 from chaos.history import Fault, FsckInspection, ResourceSample, ServerStopped
@@ -31,8 +32,11 @@ class Testbed:
         self.recorder = recorder
         self.disk = Disk(home)
         self.shim = Shim(home)
+        self.database = DatabaseProcess()
         self.server = ServerProcess(
-            self.disk.folder, home / "server.log", environment={**self.shim.environment, **(environment or {})}
+            self.disk.folder,
+            home / "server.log",
+            environment={**self.shim.environment, **self.database.environment, **(environment or {})},
         )
         self.kafka_network = FaultyProxy(f"http://{self.server.kafka}")
         self.http_network = FaultyProxy(self.server.url)
@@ -60,6 +64,7 @@ class Testbed:
             self.server.kill()
         for network in (self.kafka_network, self.http_network):
             network.__exit__()
+        self.database.close()
         self.shim.close()
         self.disk.close(self.keep)
 

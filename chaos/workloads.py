@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from chaos.api import RefusedError, RunApi
-from chaos.history import DeclaredTopic, SeenRecord
+from chaos.database import PASSWORD_VARIABLE, ReplayedSource
+from chaos.history import DeclaredTopic, ReplayInspection, SeenRecord
+from chaos.pipeline import START_SECONDS
 from chaos.testbed import Testbed
-from chaos.workers import aio, librdkafka
+from chaos.workers import aio, librdkafka, postgres
 from chaos.workers.http_members import CommittedOffsetsPoller, HttpMember
 from chaos.workers.http_topics import BoundsPoller, HttpPublisher, HttpReader
 from chaos.workers.kafka_members import KafkaMember
@@ -20,6 +22,8 @@ from chaos.workers.transactions import Processor
 from chaos.workers.worker import RunTopic, Worker, WorkerContext
 from tests.compat.kinds import SPARK_JARS
 from tests.compat.prepare import prepare_connector
+from tests.support.eventually import eventually
+from tests.support.postgres_load import all_tables, create_tables
 
 
 class WorkloadRate(NamedTuple):
@@ -298,6 +302,57 @@ class RealtimeWorkload(CdcWorkload):
         flags = ("--master", "local[2]", "--latency", "realtime", "--jars", str(SPARK_JARS), "--kafka", testbed.kafka)
         testbed.pipeline.start(testbed.url, *flags)
         testbed.pipeline.await_running(testbed.server.url)
+
+
+POSTGRES_OWNERS = (1, 2)
+
+
+class PostgresWorkload(Workload):
+    """A PostgreSQL that is captured: rows that are followed one by one, and transactions of all kinds."""
+
+    name = "postgres"
+
+    def prepare(self, api: RunApi) -> None:
+        self._topic = self.make_topic(api, "t0", 2)
+
+    def start_companions(self, testbed: Testbed) -> None:
+        self._database = testbed.database
+        self._url = testbed.server.url
+        self._database.start()
+        with self._database.connect() as connection:
+            create_tables(connection, POSTGRES_OWNERS)
+            connection.execute(postgres.CREATE)
+        options = f"tables = 'public.*, followed.*', snapshot = 'none', password_env = '{PASSWORD_VARIABLE}'"
+        with RunApi(self._url, timeout=60) as api:
+            api.sql(f"CREATE SOURCE {postgres.SOURCE} FROM POSTGRES '{self._database.url}' WITH ({options})")
+            query = f"SELECT state FROM system.sources WHERE name = '{postgres.SOURCE}'"
+            eventually(lambda: api.sql(query)["rows"] == [["streaming"]], "the source is captured", START_SECONDS)
+        self.declare(RunTopic(f"_changes.{postgres.TABLE}", 1), table=postgres.TABLE)
+
+    def workers(self) -> Sequence[Worker]:
+        context, seed, rate, connect = self.context, self.seed, self.load.per_second, self._database.connect
+        return [
+            HttpPublisher("pg-publish", context, seed, rate(8), [self._topic]),
+            HttpReader("pg-read", context, seed, rate(8), [self._topic]),
+            postgres.PostgresRowWriter("pg-rows-1", context, seed, rate(15), connect),
+            postgres.PostgresRowWriter("pg-rows-2", context, seed, rate(15), connect),
+            *(
+                postgres.PostgresLoadWorker(f"pg-load-{owner}", context, seed, rate(4), connect, owner)
+                for owner in POSTGRES_OWNERS
+            ),
+        ]
+
+    def translate(self, seen: SeenRecord) -> SeenRecord:
+        return change_seen(seen) if seen.location.topic.startswith("_changes.") else seen
+
+    def finish(self, api: RunApi) -> None:
+        """Wait until everything is captured, replay it, and read what the database holds."""
+        replayed = ReplayedSource(self._database, self._url, postgres.SOURCE, all_tables(POSTGRES_OWNERS))
+        findings = replayed.findings()
+        recorder = self.context.recorder
+        inspection = ReplayInspection(recorder.now(), postgres.SOURCE, replayed.transactions, replayed.events, findings)
+        recorder.write(inspection)
+        postgres.read_rows(recorder, self._database.connect, "pg-final")
 
 
 def _count(api: RunApi, topic: str) -> int:

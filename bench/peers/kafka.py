@@ -1,4 +1,4 @@
-"""Apache Kafka as one process that is broker and controller (KRaft), and Spark's connector for it.
+"""Apache Kafka as one process that is broker and controller (KRaft), Spark's connector for it, and how their jars are fetched.
 
 The jars are downloaded from Maven Central once and kept. Only settings that a single node needs are changed, and with `fsync`
 that every message is synced.
@@ -6,6 +6,7 @@ that every message is synced.
 
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from bench.peers.servers import PeerFailure, ServerPeer, answers_kafka, free_address
@@ -25,29 +26,33 @@ class NotObtainable(Exception):
 
 def kafka_jars(cache: Path) -> Path:
     """Return a folder with all jars of a broker."""
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None:
-            raise NotObtainable(f"{program} is not installed")
-    folder = cache / f"kafka-{KAFKA}"
+    require_program("java")
+    return jars_of(_POM, {"kafka.version": KAFKA}, cache / f"kafka-{KAFKA}", f"Kafka {KAFKA}")
+
+
+def jars_of(pom: Path, versions: Mapping[str, str], folder: Path, name: str) -> Path:
+    """Return the folder with all jars of a POM, which Maven gets unless they are there."""
     if not folder.exists():
+        require_program("mvn")
         # Under another name first, so that a folder with its own name is complete.
-        unfinished = folder.with_suffix(".unfinished")
-        _copy_dependencies(unfinished)
+        unfinished = folder.with_name(f"{folder.name}.unfinished")
+        command = ["mvn", "--quiet", "--batch-mode", "--file", str(pom), f"-DoutputDirectory={unfinished.resolve()}"]
+        command += [*(f"-D{key}={version}" for key, version in versions.items()), "dependency:copy-dependencies"]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode != 0:
+            why = " ".join(done.stdout.split())[:_LAST_WORDS]
+            raise NotObtainable(f"Maven could not get {name}: {why}")
         unfinished.rename(folder)
     return folder
 
 
-def _copy_dependencies(folder: Path) -> None:
-    command = ["mvn", "--quiet", "--batch-mode", "--file", str(_POM), f"-Dkafka.version={KAFKA}"]
-    command += [f"-DoutputDirectory={folder.resolve()}", "dependency:copy-dependencies"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    if done.returncode != 0:
-        why = " ".join(done.stdout.split())[:_LAST_WORDS]
-        raise NotObtainable(f"Maven could not get Kafka {KAFKA}: {why}")
+def require_program(name: str) -> None:
+    if shutil.which(name) is None:
+        raise NotObtainable(f"{name} is not installed")
 
 
 _HEAP = ("-Xms1G", "-Xmx1G")
-_JVM = (
+JVM = (
     "-server",
     "-XX:+UseG1GC",
     "-XX:MaxGCPauseMillis=20",
@@ -62,7 +67,7 @@ _CLUSTER = "YmVuY2htYXJrLWNsdXN0ZQ"
 class KafkaPeer(ServerPeer):
     def __init__(self, jars: Path, folder: Path, durability: Durability) -> None:
         name = f"Kafka {KAFKA}" + (", flush per message" if durability == "fsync" else "")
-        self._java = ["java", *_HEAP, *_JVM, "-cp", f"{jars}/*"]
+        self._java = ["java", *_HEAP, *JVM, "-cp", f"{jars}/*"]
         address = free_address()
         self._settings = folder / "server.properties"
         self._settings.write_text(_settings(address, folder / "data", durability))
@@ -107,16 +112,5 @@ _CONNECTOR_POM = Path(__file__).resolve().parents[2] / "tests" / "compat" / "spa
 
 def connector_jars(cache: Path) -> Path:
     """Return a folder with all jars that Spark needs for Kafka."""
-    folder = cache / f"spark-kafka-{CONNECTOR}"
-    if not folder.exists():
-        unfinished = folder.with_suffix(".unfinished")
-        command = ["mvn", "--quiet", "--batch-mode", "--file", str(_CONNECTOR_POM), f"-Dspark.version={CONNECTOR}"]
-        command += [f"-DoutputDirectory={unfinished.resolve()}", "dependency:copy-dependencies"]
-        if shutil.which("mvn") is None:
-            raise NotObtainable("mvn is not installed")
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        if done.returncode != 0:
-            why = " ".join(done.stdout.split())[:_LAST_WORDS]
-            raise NotObtainable(f"Maven could not get Spark's Kafka connector {CONNECTOR}: {why}")
-        unfinished.rename(folder)
-    return folder
+    name = f"Spark's Kafka connector {CONNECTOR}"
+    return jars_of(_CONNECTOR_POM, {"spark.version": CONNECTOR}, cache / f"spark-kafka-{CONNECTOR}", name)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from chaos.checker.evidence import Evidence, SeenChangeEvent
 from chaos.checker.violation import RuleFinding, shown_by
-from chaos.history import DELETED, CallOutcome, ChangeCall, DeclaredTopic
+from chaos.history import DELETED, CallOutcome, ChangeCall, DeclaredTopic, ReplayInspection
 
 
 def lost_change(evidence: Evidence) -> Iterator[RuleFinding]:
@@ -102,6 +102,13 @@ def routed_otherwise(evidence: Evidence) -> Iterator[RuleFinding]:
             if told != came:
                 shows = [events[key][-1].op for events in (changes, routed) if events.get(key)]
                 yield shown_by(f"{key!r} in {declared.topic}: {_difference(told, came)}", *shows, about=(*told, *came))
+
+
+def replayed_otherwise(evidence: Evidence) -> Iterator[RuleFinding]:
+    """The events of a captured database, replayed, are not its tables, or not those of a transaction boundary."""
+    for replayed in evidence.timeline.others(ReplayInspection):
+        for finding in replayed.findings:
+            yield RuleFinding(f"{replayed.source}: {finding}", at=replayed.time)
 
 
 def _values(evidence: Evidence) -> Iterator[tuple[DeclaredTopic, dict[str, SeenChangeEvent]]]:

@@ -16,6 +16,7 @@ from chaos.history import (
     HistoryLine,
     OwnedCall,
     PollCall,
+    ReplayInspection,
     ResourceSample,
     RowsCall,
     RunPhase,
@@ -37,6 +38,10 @@ def _lines(kind: type[HistoryLine]) -> Callable[[Timeline], int]:
 
 def _routed_topics(timeline: Timeline) -> int:
     return sum(line.routed for line in timeline.others(DeclaredTopic))
+
+
+def _replayed_transactions(timeline: Timeline) -> int:
+    return sum(line.transactions for line in timeline.others(ReplayInspection))
 
 
 def _heals(timeline: Timeline) -> int:
@@ -114,6 +119,13 @@ RULES = (
         "a routed topic holds the changes that the table's own topic holds",
         changes.routed_otherwise,
         _routed_topics,
+    ),
+    Rule(
+        "replayed-otherwise",
+        "I14",
+        "replayed events of a captured database are its tables, at every transaction boundary",
+        changes.replayed_otherwise,
+        _replayed_transactions,
     ),
     Rule("leak", "I16", "memory, files and threads come back near to their base", server_health.leak, _SAMPLES),
     Rule("unavailable", "I17", "something succeeds in any 10 s without a fault", server_health.unavailable, _all_calls),

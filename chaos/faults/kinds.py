@@ -28,6 +28,10 @@ def _needs_pipeline(testbed: Testbed) -> str | None:
     return None if testbed.pipeline.is_wanted else "no pipeline runs here"
 
 
+def _needs_database(testbed: Testbed) -> str | None:
+    return None if testbed.database.is_wanted else "no database runs here"
+
+
 KINDS: Mapping[str, FaultKind] = {
     "kill": FaultKind(processes.kill),
     "pause": FaultKind(processes.pause),
@@ -49,6 +53,9 @@ KINDS: Mapping[str, FaultKind] = {
     "idle": FaultKind(network.idle, lasting=True),
     "driver": FaultKind(processes.driver, lasting=True, why_not=_needs_pipeline),
     "java": FaultKind(processes.java, lasting=True, why_not=_needs_pipeline),
+    "database": FaultKind(processes.database, lasting=True, why_not=_needs_database),
+    "database-cut": FaultKind(network.database_cut, lasting=True, why_not=_needs_database),
+    "capture": FaultKind(processes.capture, lasting=True, why_not=_needs_database),
 }
 
 

@@ -58,6 +58,18 @@ def refuse(testbed: Testbed, choice: random.Random) -> None:
             network.refuses = False
 
 
+def database_cut(testbed: Testbed, choice: random.Random) -> None:
+    """Between a database and its capture, connections are reset or say nothing for a while, and then break."""
+    network = testbed.database.network
+    seconds = choice.choice((0.0, choice.uniform(*SILENT_SECONDS)))
+    with testbed.fault("database-cut", f"silent for {seconds:.1f} s" if seconds else ""):
+        network.is_silent = bool(seconds)
+        time.sleep(seconds)
+        network.is_silent = False
+        network.reset_connections()
+        time.sleep(choice.uniform(0.5, 4))
+
+
 def _some(testbed: Testbed, choice: random.Random) -> list[FaultyProxy]:
     both = [testbed.kafka_network, testbed.http_network]
     return both if choice.random() < 0.5 else [choice.choice(both)]

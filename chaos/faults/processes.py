@@ -3,10 +3,12 @@
 import random
 import signal
 import time
+from contextlib import suppress
 
 from chaos.server_process import ServerError
 from chaos.testbed import Testbed
 from tailrace.model.killpoint import KILLPOINTS, TABLE_KILLPOINTS
+from tests.support.captured_source import kill_captures
 
 PAUSE_SECONDS = (0.1, 4.0)
 REACH_SECONDS = 4.0
@@ -64,6 +66,20 @@ def java(testbed: Testbed, choice: random.Random) -> None:
     with testbed.fault("java"):
         testbed.pipeline.kill_java()
         time.sleep(choice.uniform(5, 15))
+
+
+def database(testbed: Testbed, choice: random.Random) -> None:
+    with testbed.fault("database"):
+        testbed.database.kill_and_start()
+        # The capture needs a moment to come back, and is to be interrupted at work, too.
+        time.sleep(choice.uniform(0.5, 4))
+
+
+def capture(testbed: Testbed, choice: random.Random) -> None:
+    with testbed.fault("capture"):
+        with suppress(ServerError):
+            kill_captures(testbed.server.pid)
+        time.sleep(choice.uniform(0.5, 4))
 
 
 JUMPS_SECONDS = (-3000, -600, -5, 5, 600, 3000)

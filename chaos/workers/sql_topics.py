@@ -63,7 +63,7 @@ class SqlReader(HttpWorker):
 
 
 def select(api: RunApi, topic: str, rest: str) -> list[SeenRecord]:
-    rows: list[list[Any]] = api.sql(f"SELECT {_COLUMNS} FROM {topic} {rest}")["rows"]
+    rows: list[list[Any]] = api.sql(f'SELECT {_COLUMNS} FROM "{topic}" {rest}')["rows"]
     return [
         SeenRecord(RecordLocation(topic, partition, offset), text(value), cursor, key=key)
         for partition, offset, cursor, key, value in rows
