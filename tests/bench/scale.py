@@ -1,6 +1,6 @@
 """The smallest scale that runs all code."""
 
-from bench.scale import GrowthScale, HttpScale, KafkaScale, NatsScale, PostgresScale, Scale, SparkScale
+from bench.scale import CaptureScale, GrowthScale, HttpScale, KafkaScale, NatsScale, PostgresScale, Scale, SparkScale
 from tailrace.model.limits import KIB, MIB
 
 TINY = Scale(
@@ -61,6 +61,16 @@ TINY = Scale(
     ),
     nats=NatsScale(rounds=1, records=200, synced_records=20, one_by_one=3, steady_seconds=0.1),
     postgres=PostgresScale(rounds=1, points=10, single_rows=5, many_rows=2_000, table_rows=30_000, topic_records=10_000),
+    capture=CaptureScale(
+        rounds=1,
+        changes=2_000,
+        warm_up_changes=500,
+        delay_rounds=1,
+        steady_seconds=0.5,
+        steady_warm_up_seconds=0.1,
+        snapshot_rows=2_000,
+        transaction_rows=5_000,
+    ),
     growth=GrowthScale(
         rounds=1,
         topics=(1, 5),

@@ -19,7 +19,12 @@ from tailrace.store.embedded import EmbeddedStore
 from tailrace.store.sequencer import PendingCommit
 from tests.bench.scale import TINY
 
-JAVA = {name for name in SUBJECTS if name.startswith(("kafka", "pipeline", "growth-routes"))}
+JAVA = {name for name in SUBJECTS if name.startswith(("kafka", "pipeline", "growth-routes"))} | {
+    "capture",
+    "capture-snapshot",
+    "capture-routed",
+}
+"""What needs Spark, or what Maven fetches. The tests of Kafka and of captures have Tailrace in the place of the peer."""
 ELSEWHERE = {"nats-synced", "profiles", "profiles-pipeline"}
 """What `nats` runs too, but for a setting of the servers; and what is sampled rather than measured."""
 

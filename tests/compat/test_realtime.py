@@ -1,4 +1,7 @@
-"""The real-time mode with Spark's own Kafka connector, which is on Maven Central: exactly once over kills and new routes."""
+"""The real-time mode with Spark's own Kafka connector, which is on Maven Central: exactly once over kills and new routes.
+
+The benchmark of changes of PostgreSQL that are routed in real time needs the connector, too, so it is tried here.
+"""
 
 import os
 import signal
@@ -9,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.capture import routed
+from bench.workspace import Workspace
+from tests.bench.scale import TINY
 from tests.compat.kinds import SPARK, SPARK_JARS, SPARK_PYTHON
 from tests.support.eventually import eventually
 from tests.support.pipeline import CommandProcess
@@ -137,3 +143,11 @@ def test_without_the_connector_it_says_in_one_line_what_to_do(tables: RoutedTabl
         (line,) = pipeline.output.splitlines()
     assert "real time needs Spark's Kafka connector" in line
     assert "Add --jars with a folder that has it" in line
+
+
+@pytest.mark.timeout(600)
+def test_the_benchmark_of_captured_changes_gives_figures_and_leaves_nothing_behind(tmp_path: Path, jars: Path) -> None:
+    section = routed.run(Workspace(tmp_path, TINY, lambda _: None), jars)
+
+    assert [figure.ours.lowest > 0 for figure in section.figures] == [True, True, True]
+    assert list(tmp_path.iterdir()) == []

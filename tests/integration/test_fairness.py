@@ -17,29 +17,33 @@ import httpx
 from confluent_kafka import Producer
 
 from tests.integration.topics import create
-from tests.support.latency import Latencies, measured, producing, publishing
+from tests.support.latency import Latencies, cpu_clock, measured, producing, publishing
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
 SMALL_SECONDS = 1.0
 """What a small request may take at most, beside whatever load, on a machine that runs other tests too."""
+WORK_SECONDS = 0.5
+"""What the server may work for others, in CPU time, before it has answered a small request."""
 STARTED_SECONDS = 5.0
 """What a small query may take that has to wait for a process to start."""
 
 
-def test_publishers_do_not_wait_for_subscribers_far_behind(server: ServerProcess) -> None:
-    create(server.url, "far.behind")
-    create(server.url, "small")
-    producer = Producer({"bootstrap.servers": server.kafka, "linger.ms": 0, "batch.num.messages": 1})
-    for number in range(10_000):
-        producer.produce("far.behind", b"%d" % number)
-    assert producer.flush(PATIENCE_SECONDS) == 0
-    with (
-        producing(server, "small") as produce,
-        publishing(server, "small") as publish,
-        following(server, "far.*", subscribers=100),
-    ):
-        assert_small(measured({"produce": produce, "publish": publish}, 100))
+def test_publishers_do_not_wait_for_subscribers_far_behind(tmp_path: Path) -> None:
+    # While a sync waits for the disk the subscribers go on, and their work would count.
+    with ServerProcess(tmp_path / "data", "--durability", "relaxed") as server:
+        create(server.url, "far.behind")
+        create(server.url, "small")
+        producer = Producer({"bootstrap.servers": server.kafka, "linger.ms": 0, "batch.num.messages": 1})
+        for number in range(10_000):
+            producer.produce("far.behind", b"%d" % number)
+        assert producer.flush(PATIENCE_SECONDS) == 0
+        with (
+            producing(server, "small") as produce,
+            publishing(server, "small") as publish,
+            following(server, "far.*", subscribers=100),
+        ):
+            assert_small(measured({"produce": produce, "publish": publish}, 100, cpu_clock(server)), WORK_SECONDS)
 
 
 def test_publishers_do_not_wait_for_long_statements(server: ServerProcess, client: httpx.Client) -> None:
@@ -154,9 +158,9 @@ def rows(client: httpx.Client, text: str) -> list[list[Any]]:
     return list(done(client, text)["rows"])
 
 
-def assert_small(latencies: Mapping[str, Latencies]) -> None:
+def assert_small(latencies: Mapping[str, Latencies], most_seconds: float = SMALL_SECONDS) -> None:
     for name, found in latencies.items():
-        assert found.at(0.99) < SMALL_SECONDS, f"{name}: {found}"
+        assert found.at(0.99) < most_seconds, f"{name}: {found}"
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import httpx
+import psutil
 from confluent_kafka import Producer
 
 from tests.support.patience import PATIENCE_SECONDS
@@ -27,21 +28,35 @@ class Latencies(NamedTuple):
         return f"{len(self.seconds)} requests, p50 {self.at(0.5):.3f} s, p99 {self.at(0.99):.3f} s, max {self.at(1):.3f} s"
 
 
-def measured(requests: Mapping[str, Callable[[], object]], count: int) -> dict[str, Latencies]:
+Clock = Callable[[], float]
+
+
+def measured(requests: Mapping[str, Callable[[], object]], count: int, clock: Clock = time.monotonic) -> dict[str, Latencies]:
     """Send each request so many times, one after the other, but all of them side by side."""
 
     def repeated(request: Callable[[], object]) -> Latencies:
         seconds = []
         for _ in range(count):
-            begin = time.monotonic()
+            begin = clock()
             request()
-            seconds.append(time.monotonic() - begin)
+            seconds.append(clock() - begin)
             time.sleep(_PAUSE_SECONDS)
         return Latencies(seconds)
 
     with ThreadPoolExecutor(len(requests)) as threads:
         running = {name: threads.submit(repeated, request) for name, request in requests.items()}
         return {name: each.result() for name, each in running.items()}
+
+
+def cpu_clock(server: ServerProcess) -> Clock:
+    """Counts the CPU time of the server: what it does until a request is answered, however busy the machine is."""
+    process = psutil.Process(server.pid)
+
+    def seconds() -> float:
+        times = process.cpu_times()
+        return times.user + times.system
+
+    return seconds
 
 
 @contextmanager

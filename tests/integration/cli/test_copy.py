@@ -186,7 +186,7 @@ def _joined(terminal: Terminal) -> str:
 def test_elsewhere_lines_tell_how_far_it_is(tailrace: Commands, slow_copy: list[str]) -> None:
     child = [
         *slow_copy[:2],
-        CHILD.replace("main()\n", "import tailrace.cli.copy as copy\ncopy._LINE_SECONDS = 0.5\nmain()\n"),
+        CHILD.replace("main()\n", "import tailrace.cli.display as display\ndisplay._LINE_SECONDS = 0.5\nmain()\n"),
         *slow_copy[3:],
     ]
     ended = subprocess.run(child, env=tailrace.environment, capture_output=True, text=True, check=True)

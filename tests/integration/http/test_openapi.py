@@ -47,6 +47,7 @@ def test_the_document_holds_every_endpoint_but_those_that_pipelines_use(url: str
         "/api/tables/{name}/rows",
         "/api/views",
         "/api/routes",
+        "/api/sources",
         "/api/pipelines",
         "/api/topics",
         "/api/topics/{name}",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.api import Api
+from tests.support.machine import without_any_java
 from tests.support.pipeline import CommandProcess
 from tests.support.server import ServerProcess
 
@@ -19,9 +20,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         yield server
 
 
-def fails(server: ServerProcess, folder: Path, master: str, **environment: str | None) -> str:
+def fails(server: ServerProcess, folder: Path, master: str, *more: str, **environment: str | None) -> str:
     """Its last line, which the server knows as well."""
-    flags = ("--server", server.url, "--master", master)
+    flags = ("--server", server.url, "--master", master, *more)
     with CommandProcess(folder, "pipeline", *flags, environment=environment) as process:
         assert process.wait() == 1
     said = [line for line in process.output.splitlines() if not line.startswith(("starting Spark", "the pipeline is running"))]
@@ -53,6 +54,32 @@ def test_a_dead_master_is_rejected_before_java_is_started(server: ServerProcess,
     assert fails(server, tmp_path, dead).startswith(f"no Spark master answers at {dead}: Connection refused. Start it")
 
 
+def test_a_dead_kubernetes_is_rejected_before_java_is_started(server: ServerProcess, tmp_path: Path) -> None:
+    dead = f"k8s://https://{nobody()}"
+    assert fails(server, tmp_path, dead).startswith(f"no Kubernetes API server answers at {dead}: Connection refused. Start it")
+    assert "'https://h:x' is not HOST:PORT" in fails(server, tmp_path, "k8s://https://h:x")
+
+
+def test_without_java_it_says_how_to_install_it(server: ServerProcess, tmp_path: Path) -> None:
+    line = fails(server, tmp_path / "logs", "local[1]", **without_any_java(tmp_path / "hidden"))
+    assert line.startswith("Java is not installed, and Spark needs it. Install Java 17 or newer")
+
+
+def test_spark_connect_is_refused_with_what_to_use_instead(server: ServerProcess, tmp_path: Path) -> None:
+    line = fails(server, tmp_path, "sc://127.0.0.1:15002")
+    assert line.startswith(
+        "the pipeline can't run through Spark Connect (--master sc://127.0.0.1:15002): each batch calls back"
+    )
+    assert "pass the master of the same cluster with --master, or use spark-submit" in line
+    assert "(SPARK_REMOTE=sc://h)" in fails(server, tmp_path, "local[1]", SPARK_REMOTE="sc://h")
+
+
+def test_an_archive_that_is_none_is_rejected_before_java_is_started(server: ServerProcess, tmp_path: Path) -> None:
+    missing = tmp_path / "missing.tar.gz"
+    line = fails(server, tmp_path / "logs", "local[1]", "--archives", str(missing))
+    assert line == f"can't read the archive {missing}: No such file or directory. Make one with: tailrace pipeline package"
+
+
 def test_what_only_spark_finds_out_is_one_line_too(server: ServerProcess, tmp_path: Path) -> None:
     """A cluster of no workers is something that Spark itself refuses, with a trace."""
     line = fails(server, tmp_path, "local-cluster[1]")
@@ -72,4 +99,4 @@ def test_workers_without_the_package_end_the_pipeline(server: ServerProcess, tmp
     python = f"{tmp_path}/bare/bin/python"
     line = fails(server, tmp_path / "logs", "local[1]", PYSPARK_PYTHON=python)
     assert line.startswith(f"{python}, the Python of Spark's workers, has no module 'tailrace")
-    assert "Install the same version of tailrace[spark]" in line
+    assert "Make an archive with: tailrace pipeline package" in line

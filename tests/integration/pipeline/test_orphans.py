@@ -1,5 +1,6 @@
 """Children end when their parent does, whatever it dies of; and nobody dies because nobody reads what it says."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from tests.integration.pipeline.test_up import Addresses
 from tests.support.api import Api
 from tests.support.eventually import eventually
 from tests.support.patience import PATIENCE_SECONDS
-from tests.support.pipeline import ROOT, CommandProcess
+from tests.support.pipeline import ROOT, CommandProcess, session_members
 from tests.support.ports import free_port
 from tests.support.routed_tables import RoutedTables
 from tests.support.server import ServerProcess
@@ -180,3 +181,14 @@ def test_a_server_without_output_serves(tmp_path: Path, closed: str) -> None:
     (server,) = [one for one in [psutil.Process(shell.pid), *descendants(shell.pid)] if words(one).startswith(sys.executable)]
     server.terminate()
     assert shell.wait(PATIENCE_SECONDS) == 0
+
+
+def test_a_pipeline_whose_java_is_stopped_with_it_leaves_no_trace(server: ServerProcess, tmp_path: Path) -> None:
+    """As systemd stops a service: SIGTERM for all of its processes."""
+    with CommandProcess(tmp_path / "logs", "pipeline", "--server", server.url, "--master", "local[1]") as pipeline:
+        pipeline.await_line("the pipeline is running")
+        for pid in session_members(pipeline.pid):
+            os.kill(pid, signal.SIGTERM)
+        pipeline.wait()
+    assert "Traceback" not in pipeline.output, pipeline.output
+    assert "py4j" not in pipeline.output

@@ -64,6 +64,10 @@ def test_every_type_option_column_and_system_table_is_known() -> None:
     page = (REFERENCE / "sql.md").read_text()
     rows = set(re.findall(r"^\| `([a-z_]+)", page, re.MULTILINE))
     assert set(TYPES) | set(OPTIONS) >= rows - {"type"}
+    options = (REFERENCE / "sources.md").read_text().split("## Options\n")[1].split("\n## ")[0]
+    of_sources = set(re.findall(r"^\| `([a-z_]+)`", options, re.MULTILINE))
+    assert "captured_by" in of_sources
+    assert set(OPTIONS) >= of_sources
     columns = re.search(r"A topic has the columns (.*?)\.", page, re.DOTALL)
     assert columns is not None
     assert set(re.findall(r"`(\w+)`", columns[1])) == set(TOPIC_COLUMNS)

@@ -13,7 +13,10 @@ from tailrace.cli.commands import build_app
 COMMANDS = {
     " ".join((name, *below)): command
     for name, top in typer.main.get_command(build_app()).commands.items()  # type: ignore[attr-defined]
-    for below, command in ([((one,), each) for one, each in getattr(top, "commands", {}).items()] or [((), top)])  # type: ignore[list-item]
+    for below, command in [
+        *(((one,), each) for one, each in getattr(top, "commands", {}).items()),
+        *([((), top)] if getattr(top, "invoke_without_command", True) else []),
+    ]
 }
 HEAVY = (
     "aiohttp",

@@ -1,7 +1,9 @@
-"""The lines that `tailrace pipeline` prints while it routes."""
+"""The flags of `tailrace pipeline`, and the lines that it prints while it routes."""
 
 import pytest
+from typer.testing import CliRunner
 
+from tailrace.cli.commands import build_app
 from tailrace.cli.pipeline import RoutingProgress
 from tailrace.model.pipeline import PipelineReport
 
@@ -24,3 +26,16 @@ def test_many_changes_of_many_routes_are_printed_in_the_plural(capsys: pytest.Ca
     assert capsys.readouterr().out == (
         "batch 4: 1,200 changes routed so far, 7 to dead letters; the last batch took 0.50 s for 2 routes (2,400 changes/s)\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--once", "package"], "--once can't be used with tailrace pipeline package; leave it out"),
+        (["--conf", "memory=2g"], "--conf memory=2g is not a setting of Spark, such as spark.executor.memory=2g"),
+        (["--conf", "spark.executor.memory"], "--conf spark.executor.memory is not a setting of Spark"),
+    ],
+)
+def test_flags_that_would_be_ignored_are_rejected(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(build_app(), ["pipeline", *arguments])
+    assert message in str(result.exception)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tailrace.pipeline.errors import PipelineError, SparkError
-from tailrace.pipeline.session import find_java, start_failure, worker_failure
+from tailrace.pipeline.java import find_java
+from tailrace.pipeline.session import start_failure, without_broken_pipes, worker_failure
 from tests.support.machine import old_java
 
 
@@ -111,10 +112,14 @@ def test_a_master_that_takes_no_application_is_named_as_such() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("ModuleNotFoundError: No module named 'tailrace'", "has no module 'tailrace'. Install"),
-        ("ModuleNotFoundError: No module named 'pyarrow.lib'", "has no module 'pyarrow.lib'. Install"),
-        (f'java.io.IOException: Cannot run program "{PYTHON}": error=2', f"no Python at {PYTHON}. Set PYSPARK_PYTHON"),
+        ("ModuleNotFoundError: No module named 'tailrace'", "has no module 'tailrace'. Make an archive"),
+        ("ModuleNotFoundError: No module named 'pyarrow.lib'", "has no module 'pyarrow.lib'. Make an archive"),
+        (f'java.io.IOException: Cannot run program "{PYTHON}": error=2', f"no Python {PYTHON}. Set PYSPARK_PYTHON"),
         ("[PYTHON_VERSION_MISMATCH] Python in worker has different version", "of another version than the driver's"),
+        (
+            "the tailrace archive is for Python 3.11 for Linux x86_64, and /w/python3 is Python 3.12 for Linux x86_64",
+            "/w/python3, the Python of Spark's workers, is Python 3.12 for Linux x86_64, and the archive is for Python 3.11",
+        ),
     ],
 )
 def test_workers_that_can_not_run_our_tasks_are_reported_with_what_to_do(text: str, expected: str) -> None:
@@ -126,3 +131,12 @@ def test_workers_that_can_not_run_our_tasks_are_reported_with_what_to_do(text: s
 @pytest.mark.parametrize("text", ["No module named 'somebody_elses'", 'Cannot run program "/bin/other": error=2', "a timeout"])
 def test_other_failures_are_done_again(text: str) -> None:
     assert worker_failure(PipelineError(f"ModuleNotFoundError: {text}"), PYTHON) is None
+
+
+def test_only_traces_of_workers_whose_java_has_gone_are_left_out() -> None:
+    head, broken, other = "Traceback (most recent call last):", "BrokenPipeError: [Errno 32] Broken pipe", "ValueError: a bug"
+    frames = ['  File "pyspark.zip/pyspark/daemon.py", line 95, in worker']
+    ours = ['  File "tailrace/pipeline/staging.py", line 9, in send']
+    assert list(without_broken_pipes(["a", head, *frames, broken, "b"])) == ["a", "b"]
+    for kept in (["a", head, *frames, other, "b"], [head, *ours, broken], [head, *frames], [head, "b"]):
+        assert list(without_broken_pipes(kept)) == kept

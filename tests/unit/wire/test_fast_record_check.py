@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.wire import fast_record_check
-from tailrace.wire.fast_record_check import compile_scan, load_scan
+from tailrace.wire.fast_record_check import CODE, compile_scan, load_scan
 from tailrace.wire.record_check import RecordFault, plain_scan
 from tests.support.broken_batches import record
 
@@ -40,5 +39,5 @@ def test_it_is_compiled_once_and_found_from_then_on(kept_in: Path) -> None:
 @pytest.mark.parametrize("size", [0, 2_600, 1_000_000])
 def test_a_file_that_can_not_be_the_code_is_not_run(kept_in: Path, size: int) -> None:
     kept_in.mkdir()
-    (kept_in / fast_record_check._file_name()).write_bytes(bytes(size))
+    (kept_in / CODE.file_name).write_bytes(bytes(size))
     assert load_scan() is None

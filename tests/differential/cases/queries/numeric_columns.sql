@@ -44,4 +44,4 @@ SELECT free, k, count(*) AS times FROM v WHERE free BETWEEN 0 AND 2 GROUP BY CUB
 SELECT free, k, count(*) AS times, grouping(free, k) AS level FROM v WHERE free = 1.5 GROUP BY GROUPING SETS ((free, k), (k), ()) ORDER BY 4, 2, 1;
 SELECT free, sum(count(*)) OVER (ORDER BY free) AS running FROM v GROUP BY free ORDER BY free;
 SELECT j, count(*) AS times FROM v WHERE j IS NOT NULL GROUP BY ROLLUP (j) ORDER BY 2 DESC, 1;
-SELECT r_json, count(*) AS times FROM v WHERE r_json IS NULL GROUP BY r_json ORDER BY 1;
+SELECT j, count(*) AS times FROM v WHERE j IS NULL GROUP BY j ORDER BY 1;

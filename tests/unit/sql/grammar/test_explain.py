@@ -4,7 +4,7 @@ import pytest
 
 from tailrace.model.errors import SqlError
 from tailrace.sql.parse import kind_of, parse
-from tailrace.sql.statements import AddSourceStatement, ExplainStatement, Query, Write
+from tailrace.sql.statements import AddRouteStatement, ExplainStatement, Query, Write
 
 
 def only(text: str) -> ExplainStatement:
@@ -52,7 +52,7 @@ def test_a_query_in_brackets_is_not_taken_for_options(text: str) -> None:
 
 def test_a_dry_run_of_a_route_is_still_one() -> None:
     (statement,) = parse("EXPLAIN ALTER TOPIC a ADD SOURCE b ON INSERT")
-    assert isinstance(statement, AddSourceStatement)
+    assert isinstance(statement, AddRouteStatement)
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,18 @@ import pytest
 
 from tailrace.model.errors import SqlError, SqlSyntaxError
 from tailrace.model.fetch import AtOffset, AtTime, StartAt, StartEdge
+from tailrace.model.ids import RouteId
 from tailrace.model.topic import TopicOptions
 from tailrace.sql.parse import bind, parse
 from tailrace.sql.statements import (
     AckStatement,
     AddPartitionsStatement,
-    AddSourceStatement,
+    AddRouteStatement,
     ClearTopicStatement,
     ConsumeStatement,
     CreateTopicStatement,
     DescribeStatement,
-    DropSourceStatement,
+    DropRouteStatement,
     DropTopicStatement,
     SetPipelineStatement,
     SetTopicStatement,
@@ -69,7 +70,8 @@ def test_set_tells_an_alias_taken_away_from_one_left_alone() -> None:
         ("CLEAR TOPIC a.b", ClearTopicStatement(text="", name="a.b")),
         ("DROP TOPIC a.b", DropTopicStatement(text="", name="a.b")),
         ("DROP TOPIC IF EXISTS a.b CASCADE", DropTopicStatement(text="", name="a.b", if_exists=True, cascade=True)),
-        ("ALTER TOPIC a.b DROP SOURCE c.d", DropSourceStatement(text="", topic="a.b", table="c.d")),
+        ("ALTER TOPIC a.b DROP SOURCE c.d", DropRouteStatement(text="", topic="a.b", table="c.d")),
+        ("ALTER TOPIC a.b DROP ROUTE 7", DropRouteStatement(text="", topic="a.b", route_id=RouteId(7))),
         ("SHOW TOPICS", ShowStatement(text="", what="topics")),
         ("SHOW TABLES", ShowStatement(text="", what="tables")),
         ("SHOW ROUTES", ShowStatement(text="", what="routes")),
@@ -106,7 +108,7 @@ def test_a_source_has_operations_a_filter_partitions_and_a_payload() -> None:
         "ALTER TOPIC app.x ADD SOURCE chat.messages ON INSERT, UPDATE, DELETE WHERE NEW.a = 1 AND OLD.b IN (1, 2)"
         " PARTITION BY (user_id, lower(name)) WITH (payload = 'diff', snapshot = true)"
     )
-    assert isinstance(added, AddSourceStatement)
+    assert isinstance(added, AddRouteStatement)
     assert (added.topic, added.table, added.payload, added.snapshot) == ("app.x", "chat.messages", "diff", True)
     assert added.operations == ("insert", "update", "delete")
     assert added.where is not None
@@ -118,7 +120,7 @@ def test_a_source_has_operations_a_filter_partitions_and_a_payload() -> None:
 
 def test_explain_shows_what_a_source_would_do() -> None:
     explained = only("EXPLAIN ALTER TOPIC a ADD SOURCE b ON INSERT")
-    assert isinstance(explained, AddSourceStatement)
+    assert isinstance(explained, AddRouteStatement)
     assert explained.explain
 
 
@@ -189,7 +191,7 @@ def test_options_may_be_parameters() -> None:
             "line 1, column 42: option 'retention_seconds' can't be 'long'; it must be a whole number",
         ),
         ("CREATE TOPIC a b", "line 1, column 16: expected PARTITIONS, WITH or the end of the statement, found 'b'"),
-        ("ALTER TOPIC a GROW", "line 1, column 15: expected SET, ADD SOURCE, ADD PARTITIONS or DROP SOURCE, found 'GROW'"),
+        ("ALTER TOPIC a GROW", "expected SET, ADD SOURCE, ADD PARTITIONS, DROP SOURCE or DROP ROUTE, found 'GROW'"),
         ("ALTER TOPIC a ADD SOURCE b ON", "expected INSERT, UPDATE or DELETE, found the end of the statement"),
         ("ALTER TOPIC a ADD SOURCE b ON INSERT, INSERT", "line 1, column 39: INSERT is listed twice"),
         ("ALTER TOPIC a ADD SOURCE b ON INSERT WHERE", "expected an expression, found the end of the statement"),
@@ -213,7 +215,10 @@ def test_options_may_be_parameters() -> None:
         ("CONSUME FROM a.b GROUP g", "line 1, column 24: the name of the group must be in single quotes: 'g'"),
         ("ACK a.b GROUP 'g' PARTITION 0", "expected UPTO OFFSET, found the end of the statement"),
         ("ACK a.b GROUP 'g' UPTO OFFSET 99999999999999999999", "it must be a whole number below 2^63"),
-        ("SHOW NOTHING", "line 1, column 6: expected TOPICS, TABLES, VIEWS, ROUTES, GROUPS or PIPELINES, found 'NOTHING'"),
+        (
+            "SHOW NOTHING",
+            "line 1, column 6: expected TOPICS, TABLES, VIEWS, ROUTES, GROUPS, PIPELINES or SOURCES, found 'NOTHING'",
+        ),
         ("ALTER PIPELINE router", "line 1, column 22: expected SET, found the end of the statement"),
         ("ALTER PIPELINE router SET (speed = 1)", "line 1, column 28: pipelines have no option 'speed'; use latency"),
         (
@@ -222,7 +227,7 @@ def test_options_may_be_parameters() -> None:
         ),
         ("ALTER PIPELINE router SET (latency = realtime)", "the latency must be in single quotes: 'realtime'"),
         ("ALTER PIPELINE SET (latency = 'batch')", "line 1, column 20: expected SET, found '('"),
-        ("ALTER GROUP g", "ALTER GROUP is not supported; expected ALTER TABLE or TYPE or TOPIC or PIPELINE"),
+        ("ALTER GROUP g", "ALTER GROUP is not supported; expected ALTER TABLE or TYPE or TOPIC or PIPELINE or SOURCE"),
         ("DESCRIBE", "line 1, column 9: expected the name of a table, view or topic, found the end of the statement"),
         ("DESCRIBE a b", "line 1, column 12: expected the end of the statement, found 'b'"),
         ("CLEAR a.b", "expected CLEAR TOPIC, found 'CLEAR'"),

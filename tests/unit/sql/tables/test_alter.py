@@ -23,7 +23,7 @@ from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.table import Table
 from tailrace.sql.parse import parse
 from tailrace.sql.routes.statements import RouteHandler
-from tailrace.sql.statements import AddSourceStatement
+from tailrace.sql.statements import AddRouteStatement
 from tailrace.sql.tables.collations import register_collations
 from tailrace.sql.tables.table_file import checksum_vfs
 from tailrace.sql.tables.tables import FILE_NAME, Tables
@@ -331,7 +331,7 @@ async def test_a_query_that_was_planned_before_is_planned_again(tmp_path: Path) 
 
 async def given_route(sql: TableSql, text: str) -> Any:
     (asked,) = parse(text)
-    assert isinstance(asked, AddSourceStatement)
+    assert isinstance(asked, AddRouteStatement)
     handler = RouteHandler(sql.broker, sql.tables, DEFAULT_LIMITS)
     try:
         return await handler.add(asked)
@@ -491,7 +491,7 @@ async def test_explain_of_a_route_takes_changes_of_the_present_columns(tmp_path:
         await sql.run("INSERT INTO t (id, b, n) VALUES (7, 'x', 5), (8, 'x', 0)")
         await sql.broker.topics.create("u.out")
         (asked,) = parse("EXPLAIN ALTER TOPIC u.out ADD SOURCE t ON INSERT WHERE n > 1")
-        assert isinstance(asked, AddSourceStatement)
+        assert isinstance(asked, AddRouteStatement)
         handler = RouteHandler(sql.broker, sql.tables, DEFAULT_LIMITS)
         result = await handler.explain(asked)
         handler.close()
