@@ -21,6 +21,16 @@ def test_a_part_that_is_sent_again_replaces_the_one_before(store: Store) -> None
     assert store.staging.read("task", 0) == b"second"
 
 
+def test_the_size_of_a_stage_is_that_of_its_parts(store: Store) -> None:
+    store.staging.write("task", 0, b"first attempt")
+    store.staging.write("task", 0, b"first")
+    store.staging.write("task", 1, b"second")
+    store.staging.write("other", 0, b"not of this stage")
+    assert store.staging.size("task") == len(b"first") + len(b"second")
+    store.staging.remove("task")
+    assert store.staging.size("task") == 0
+
+
 def test_what_was_removed_is_gone(store: Store) -> None:
     store.staging.write("task", 0, b"first")
     store.staging.remove("task")

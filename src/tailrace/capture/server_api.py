@@ -6,6 +6,7 @@ capture is stopped. The database keeps what is not confirmed meanwhile.
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from types import NoneType
 from typing import TypeVar
@@ -150,6 +151,21 @@ class SourceApi(ServerRequests):
     def write_large(self, batches: Iterable[StagedBatch], move: MarkMove) -> None:
         """Append a transaction of any size. All of it is in the log on return."""
         self._write_staged(*self.stage(self.name, batches), move, is_snapshot=False)
+
+    def append_rows(self, batches: Iterable[StagedBatch], mark: str) -> None:
+        """Append rows of a snapshot, each part once for its place behind the mark. The next part is made while one is sent."""
+        path = f"{self._path}/rows?epoch={self._epoch}"
+        at = NO_MARK
+        with ThreadPoolExecutor(1, "tailrace-rows") as sending:
+            sent: Future[bytes] | None = None
+            for number, part in enumerate(_parts(batches), 1):
+                body = encode_staged_chunk(StagedChunk([MarkMove(mark, at, number)], part))
+                if sent is not None:
+                    sent.result()
+                sent = sending.submit(self._send, "POST", path, body, _BYTES)
+                at = number
+            if sent is not None:
+                sent.result()
 
     def write_rows(self, stage: str, parts: int, mark: str) -> None:
         """Append rows of a snapshot that were staged, once for each mark."""

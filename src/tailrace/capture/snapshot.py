@@ -2,23 +2,24 @@
 
 A snapshot is read while the stream runs. Transactions on its tables are held meanwhile (`sender.py`), durable in the log, so
 the database need not keep them. The point is that of a temporary slot: what was committed before it is in the rows, what comes
-behind it is in the stream. Rows of a table that is new in the log are read in chunks, by Spark's tasks where a pipeline runs,
-and published chunk by chunk. A table that the log knows is compared with it (`comparison.py`), and only the differences are
-written: that serves RESYNC and SNAPSHOT, and a snapshot whose session with the database was lost on the way.
+behind it is in the stream. Rows of a table that is new in the log are read in chunks: by Spark's tasks where a pipeline runs,
+which stage them to be published here, and else by the capture itself. A table that the log knows is compared with it
+(`comparison.py`), and only the differences are written: that serves RESYNC and SNAPSHOT, and a snapshot whose session with the
+database was lost on the way.
 """
 
 import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 from uuid import uuid4
 
 import psycopg
 
-from tailrace.api.snapshots import OfferedChunk
+from tailrace.api.snapshots import ChunkView, OfferedChunk
 from tailrace.capture.change_events import CommitInfo, RowEventEncoder
 from tailrace.capture.comparison import LoggedRows, differences
 from tailrace.capture.database import Connection, Database, matches, matching_tables
@@ -42,6 +43,7 @@ from tailrace.model.limits import KIB, MIB
 from tailrace.model.names import topic_form
 from tailrace.model.source import ALL_TABLES, Source, SourceSnapshot, SourceTable
 from tailrace.model.table import CHANGES_PREFIX
+from tailrace.wire.batch import read_header
 from tailrace.wire.staged_chunks import StagedBatch
 
 _log = logging.getLogger("tailrace.capture")
@@ -212,21 +214,19 @@ class SourceSnapshotReader:
             rows.total += divided.rows
         unread = Counter(chunk.table for chunk in pending)
         chunk_api = ChunkApi(self._api.url, self._stopping, self._api.ca_file)
-        own_reader = ChunkReader(chunk_api, is_spark=False, source=self._source.name)
         try:
             while pending:
                 offered, later = pending[:_MAX_OFFERED], pending[_MAX_OFFERED:]
                 # Some are left if the server was started anew, which has forgotten what was offered and staged.
-                pending = self._publish_offered(session, offered, own_reader, new, unread, rows) + later
+                pending = self._publish_offered(session, offered, chunk_api, new, unread, rows) + later
         finally:
-            own_reader.close()
             chunk_api.close()
 
     def _publish_offered(
         self,
         session: "SnapshotSession",
         chunks: list[OfferedChunk],
-        own_reader: ChunkReader,
+        chunk_api: ChunkApi,
         new: _Tables,
         unread: "Counter[TableId]",
         rows: "_RowCount",
@@ -236,31 +236,53 @@ class SourceSnapshotReader:
         self._api.offer_chunks(offer, session.snapshot, session.at, chunks)
         left = dict(enumerate(chunks))
         published: list[int] = []
+
+        def name_of(number: int) -> str:
+            return new[chunks[number].table][0].found.full_name
+
+        def append(chunk: ChunkView, batches: Iterable[StagedBatch]) -> None:
+            def counted() -> Iterator[StagedBatch]:
+                for staged in batches:
+                    self._check(session)
+                    yield staged
+                    rows.add(read_header(staged.batch).records, name_of(chunk.number))
+
+            self._api.append_rows(counted(), _mark(offer, chunk.number))
+            note_published(chunk.number)
+
+        def note_published(number: int) -> None:
+            table_id = left.pop(number).table
+            unread[table_id] -= 1
+            if not unread[table_id]:
+                self._finish(table_id, session.lsn)
+
+        own_reader = ChunkReader(chunk_api, source=self._source.name, append=append)
         wait_seconds = 0.0
         failures = 0
-        while left:
-            self._check(session)
-            progress = self._api.offer_progress(offer, published, wait_seconds)
-            if not progress.is_offered:
-                break
-            if progress.is_stale:
-                raise StaleSnapshotError(progress.error or "a table was altered while it was read")
-            published = []
-            for staged in progress.staged:
-                table_id = left.pop(staged.number).table
-                if staged.parts:
-                    self._api.write_rows(staged.stage, staged.parts, f"{offer}/{staged.number}")
-                published.append(staged.number)
-                rows.add(staged.rows, new[table_id][0].found.full_name)
-                unread[table_id] -= 1
-                if not unread[table_id]:
-                    self._finish(table_id, session.lsn)
-            wait_seconds = _WAIT_SECONDS if progress.is_read_by_spark else 0.0
-            if not progress.staged and not progress.is_read_by_spark and not own_reader.read_next():
-                failures += 1
-                if progress.error is not None and failures > _MAX_FAILURES:
-                    raise CaptureError(progress.error, "It is tried again", state="retrying")
-                self._stopping.wait(_POLL_SECONDS)
+        try:
+            while left:
+                self._check(session)
+                progress = self._api.offer_progress(offer, published, wait_seconds)
+                if not progress.is_offered:
+                    break
+                if progress.is_stale:
+                    raise StaleSnapshotError(progress.error or "a table was altered while it was read")
+                published = []
+                for staged in progress.staged:
+                    if staged.number in left:
+                        if staged.parts:
+                            self._api.write_rows(staged.stage, staged.parts, _mark(offer, staged.number))
+                        rows.add(staged.rows, name_of(staged.number))
+                        note_published(staged.number)
+                    published.append(staged.number)
+                wait_seconds = _WAIT_SECONDS if progress.is_read_by_spark else 0.0
+                if not progress.staged and not progress.is_read_by_spark and not own_reader.read_next():
+                    failures += 1
+                    if progress.error is not None and failures > _MAX_FAILURES:
+                        raise CaptureError(progress.error, "It is tried again", state="retrying")
+                    self._stopping.wait(_POLL_SECONDS)
+        finally:
+            own_reader.close()
         return list(left.values())
 
     def _compare(self, session: "SnapshotSession", one: PublishedTable, table: SourceTable, rows: "_RowCount") -> None:
@@ -388,6 +410,11 @@ class _RowCount:
     def add(self, rows: int, table: str) -> None:
         self._rows += rows
         self._on_progress(SnapshotProgress(self._rows, max(self.total, self._rows), table))
+
+
+def _mark(offer: str, number: int) -> str:
+    """Return the mark of a chunk, which has each of its parts published once."""
+    return f"{offer}/{number}"
 
 
 def _topic(table: SourceTable) -> str:

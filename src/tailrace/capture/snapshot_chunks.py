@@ -1,18 +1,20 @@
 """Chunks of a snapshot: how a table is divided into them, and how one is read.
 
 A chunk is a range of the pages of a table. All are read in one snapshot of the database, which the capture keeps open, so it
-does not matter who reads which one when: the tasks of a pipeline do it side by side, and the capture one after another.
+does not matter who reads which one when: the tasks of a pipeline do it side by side, and the capture one after another. Tasks
+stage the rows, because they may die in the middle of a chunk; the capture appends its own to the log as they come.
 """
 
 import os
+import select
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import psycopg
-from psycopg import sql
+from psycopg import pq, sql
 
 from tailrace.api.snapshots import ChunkView, FailedChunkBody, StagedChunkBody
 from tailrace.capture.change_events import CommitInfo, RowEventEncoder
@@ -125,7 +127,7 @@ class SnapshotConnection:
 
     TRUNCATE and some forms of ALTER TABLE write the rows of a table anew, and a snapshot from before sees none of them. A
     column that was dropped and added again has no values. The catalog tells: that of the snapshot by the connection that reads,
-    that of now by another one. The reading transaction holds a lock, so nothing is altered between reading and looking.
+    that of now by another one, once the reading transaction holds a lock on the table.
     """
 
     def __init__(self, database: Database) -> None:
@@ -147,30 +149,45 @@ class SnapshotConnection:
         self._looking.close()
 
     def read(self, snapshot: str, chunk: ChunkQuery) -> Iterator[list[bytes]]:
-        """Yield the rows of a chunk as lines of COPY's text format, some at a time. Raises if they are not those of the
-        snapshot, at the latest behind the last of them."""
+        """Yield the rows of a chunk as lines of COPY's text format, some at a time. Raises before the first of them if they
+        are not those of the snapshot."""
         begin_in_snapshot(self._reading, snapshot)
-        yield from copy_lines(self._reading, chunk.query)
-        of_snapshot, of_now = (one.execute(_DEFINITION, (chunk.oid,)).fetchall() for one in (self._reading, self._looking))
+        of_snapshot = self._reading.execute(_DEFINITION, (chunk.oid,)).fetchall()
+        with self._reading.cursor().copy(chunk.query.encode()):
+            # COPY has locked the table, so it stays what it is now.
+            if self._looking.execute(_DEFINITION, (chunk.oid,)).fetchall() != of_snapshot:
+                name = of_snapshot[0][0] if of_snapshot else chunk.oid
+                raise StaleSnapshotError(f"the table {name} was altered or truncated while it was read")
+            yield from _copied_lines(self._reading.pgconn)
         # The lock on the table goes with the transaction, so nobody has to wait for the whole snapshot.
         self._reading.commit()
-        if of_snapshot != of_now:
-            name = of_snapshot[0][0] if of_snapshot else chunk.oid
-            raise StaleSnapshotError(f"the table {name} was altered or truncated while it was read")
 
 
-def copy_lines(connection: Connection, query: str) -> Iterator[list[bytes]]:
-    """Yield the rows of a query as lines of COPY's text format, some at a time."""
+def _copied_lines(connection: "pq.abc.PGconn") -> Iterator[list[bytes]]:
+    """Yield the lines of the COPY that a connection runs.
+
+    libpq is asked directly: psycopg takes three times as long for a row, each of which is a message of its own.
+    """
     lines: list[bytes] = []
     size = 0
-    with connection.cursor().copy(query.encode()) as copy:
-        for block in copy:
-            # COPY sends each row as a message of its own.
-            lines.append(bytes(block)[:-1])
-            size += len(block)
+    get, add = connection.get_copy_data, lines.append
+    while True:
+        length, data = get(1)
+        if length > 0:
+            add(bytes(data[:-1]))
+            size += length
             if size > _PART_BYTES:
                 yield lines
                 lines, size = [], 0
+                add = lines.append
+        elif not length:
+            select.select([connection.socket], [], [])
+            connection.consume_input()
+        else:
+            break
+    while (result := connection.get_result()) is not None:
+        if result.status != pq.ExecStatus.COMMAND_OK:
+            raise psycopg.errors.error_from_result(result)
     if lines:
         yield lines
 
@@ -183,14 +200,19 @@ def begin_in_snapshot(connection: Connection, snapshot: str) -> None:
     connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL statement_timeout = 0")
 
 
-class ChunkReader:
-    """Claims chunks, reads them and stages their rows, until there are no more. Keeps one connection to each database."""
+AppendRows = Callable[[ChunkView, Iterable[StagedBatch]], None]
+"""Appends the rows of a chunk to the log. An error may come when some of them are there."""
 
-    def __init__(self, api: ChunkApi, *, is_spark: bool, source: str | None = None) -> None:
+
+class ChunkReader:
+    """Claims chunks and reads them, until there are no more. Keeps one connection to each database."""
+
+    def __init__(self, api: ChunkApi, *, source: str | None = None, append: AppendRows | None = None) -> None:
+        """The capture of a source appends the rows; without `append` they are staged for it."""
         self._api = api
-        self._is_spark = is_spark
         self._source = source
-        self._worker = f"{'task' if is_spark else 'capture'} {os.getpid()} on {socket.gethostname()}"
+        self._append = append
+        self._worker = f"{'task' if append is None else 'capture'} {os.getpid()} on {socket.gethostname()}"
         self._open: tuple[str, SnapshotConnection] | None = None
         self.rows = 0
         self.error: str | None = None
@@ -203,31 +225,39 @@ class ChunkReader:
 
     def read_next(self) -> bool:
         """Read a chunk. Return false if there is none."""
-        claimed = self._api.claim(self._worker, self._source, is_spark=self._is_spark)
+        claimed = self._api.claim(self._worker, self._source, is_spark=self._append is None)
         if claimed.chunk is None:
             if claimed.is_later:
                 threading.Event().wait(_LATER_SECONDS)
             return claimed.is_later
         chunk = claimed.chunk
+        rows = 0
+        is_begun = False
+
+        def batches() -> Iterator[StagedBatch]:
+            nonlocal rows, is_begun
+            encoder = RowEventEncoder(chunk.table, chunk.change_bytes)
+            topic = CHANGES_PREFIX + topic_form(chunk.table.table.name)
+            at = CommitInfo(0, chunk.lsn, chunk.time_us)
+            for lines in self._connection(chunk).read(chunk.snapshot, ChunkQuery(chunk.query, chunk.oid)):
+                rows += len(lines)
+                for encoded in encoder.encode_rows(lines, at, _BATCH_BYTES):
+                    is_begun = True
+                    yield StagedBatch(chunk.table.table.changes, topic, 0, encoded.batch)
+
+        stage, parts = "", 0
         try:
-            rows = 0
-
-            def batches() -> Iterator[StagedBatch]:
-                nonlocal rows
-                encoder = RowEventEncoder(chunk.table, chunk.change_bytes)
-                topic = CHANGES_PREFIX + topic_form(chunk.table.table.name)
-                at = CommitInfo(0, chunk.lsn, chunk.time_us)
-                for lines in self._connection(chunk).read(chunk.snapshot, ChunkQuery(chunk.query, chunk.oid)):
-                    rows += len(lines)
-                    for encoded in encoder.encode_rows(lines, at, _BATCH_BYTES):
-                        yield StagedBatch(chunk.table.table.changes, topic, 0, encoded.batch)
-
-            stage, parts = self._api.stage(chunk.source.name, batches())
+            if self._append is None:
+                stage, parts = self._api.stage(chunk.source.name, batches())
+            else:
+                self._append(chunk, batches())
         except (psycopg.Error, CaptureError, TailraceError) as error:
             self.close()
             failure = error if not isinstance(error, psycopg.Error) else connection_failure(error, "a chunk could not be read")
             self.error = " ".join(str(failure).split())[:_MAX_ERROR]
             is_stale = isinstance(error, StaleSnapshotError) or getattr(error, "sqlstate", None) in _STALE
+            # What is in the log already can't be read again. In another snapshot the table is compared with the log.
+            is_stale |= self._append is not None and is_begun
             self._api.report_failed(FailedChunkBody(chunk.source.name, chunk.offer, chunk.number, self.error, is_stale))
             return False
         self._api.report_staged(StagedChunkBody(chunk.source.name, chunk.offer, chunk.number, stage, parts, rows))
@@ -250,7 +280,7 @@ class ChunksRead(NamedTuple):
 def read_chunks(url: str, ca_file: str | None = None, *, max_seconds: float) -> ChunksRead:
     """Read chunks of snapshots until there are no more, or for so long. This is what a task of a pipeline does."""
     api = ChunkApi(url, threading.Event(), ca_file)
-    reader = ChunkReader(api, is_spark=True)
+    reader = ChunkReader(api)
     deadline = time.monotonic() + max_seconds
     try:
         while reader.read_next() and time.monotonic() < deadline:

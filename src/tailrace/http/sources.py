@@ -99,6 +99,12 @@ class SourceEndpoints(Controller):
     ) -> PublishStagesResponse:
         return PublishStagesResponse(*await broker.captured.append(broker.sources.get(name), epoch, body))
 
+    @post("/{name:str}/rows", status_code=200, opt=describe_endpoint(content_type=_BYTES))
+    async def append_rows(
+        self, name: FromPath[str], epoch: FromQuery[int], body: RawBody, broker: NamedDependency[Broker]
+    ) -> PublishStagesResponse:
+        return PublishStagesResponse(*await broker.captured.append_rows(broker.sources.get(name), epoch, body))
+
     @put("/{name:str}/stages/{stage:str}/{part:int}", status_code=204, opt=describe_endpoint(content_type=_BYTES))
     async def stage(
         self, name: FromPath[str], stage: FromPath[str], part: FromPath[int], body: RawBody, broker: NamedDependency[Broker]

@@ -47,6 +47,9 @@ class Staging(Protocol):
     def read(self, stage: str, part: int) -> bytes:
         """Return one part of a stage. Raises `InvalidRequestError` if it does not exist."""
 
+    def size(self, stage: str) -> int:
+        """Return the bytes of all parts of a stage; 0 if it does not exist."""
+
     def remove(self, stage: str) -> None:
         """Remove the stage, if it exists."""
 

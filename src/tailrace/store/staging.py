@@ -31,11 +31,6 @@ class StagingFolder:
         self._sizes: dict[str, dict[int, int]] = {}
         self._total = 0
 
-    @property
-    def size(self) -> int:
-        """The number of bytes that are staged."""
-        return self._total
-
     def write(self, stage: str, part: int, data: bytes) -> None:
         path = self._path(stage, part)
         self._reserve(stage, part, len(data))
@@ -55,6 +50,10 @@ class StagingFolder:
             return self._path(stage, part).read_bytes()
         except FileNotFoundError:
             raise _missing(stage, part) from None
+
+    def size(self, stage: str) -> int:
+        with self._lock:
+            return sum(self._sizes.get(stage, {}).values())
 
     def remove(self, stage: str) -> None:
         folder = self._path(stage, 0).parent
@@ -134,6 +133,9 @@ class StagingMemory:
             return self._parts[stage][part]
         except KeyError:
             raise _missing(stage, part) from None
+
+    def size(self, stage: str) -> int:
+        return sum(map(len, self._parts.get(stage, {}).values()))
 
     def remove(self, stage: str) -> None:
         self._parts.pop(stage, None)

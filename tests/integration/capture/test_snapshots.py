@@ -128,6 +128,27 @@ def test_rows_come_once_and_their_changes_behind_them(tmp_path: Path, postgres: 
         assert any(not event.is_of_snapshot for event in events)
 
 
+def test_rows_of_a_chunk_that_breaks_off_are_compared_with_the_table(tmp_path: Path, postgres: PostgresServer) -> None:
+    rows = 5 * _ROWS
+    with captured_source(tmp_path, postgres) as source:
+        source.database = postgres.create_database("broken_off")
+        _fill(source, "items", rows)
+        # One chunk, which takes seconds to come.
+        source.network.delay_seconds = 0.05
+        source.api.sql(source.statement(snapshot="initial"))
+        some = "SELECT end_offset FROM system.partitions WHERE topic = '_changes.shop.public.items' AND end_offset > 0"
+        eventually(lambda: source.api.sql(some), "some rows in the log")
+        ended = postgres.ask(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'COPY%' AND state = 'active'"
+        )
+        assert ended == [(True,)]
+        source.network.delay_seconds = 0.0
+        _await_snapshot(source)
+        events = _equals_tables(source, "items")
+        assert Counter(event.op for event in events) == {"insert": rows}
+        assert len({event.tx for event in events}) == 2, "the rest was not read in a snapshot of its own"
+
+
 def test_wal_is_confirmed_while_rows_are_read(tmp_path: Path, postgres: PostgresServer) -> None:
     with captured_source(tmp_path, postgres, *_flags(tmp_path)) as source:
         source.database = postgres.create_database("confirmed")

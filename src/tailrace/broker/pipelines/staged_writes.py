@@ -204,12 +204,10 @@ class StagedWrites:
 
     async def _in_one_frame(self, stages: Sequence[Stage]) -> list[StagedBatch] | None:
         """Return all staged batches; `None` if they are too large for one frame."""
+        if sum(self._staging.size(stage.name) for stage in stages) > self._limits.frame_bytes:
+            return None
         batches: list[StagedBatch] = []
-        size = 0
         async for chunk in staged_chunks(self._threads, self._staging, stages, self._context.checks):
-            size += chunk.size
-            if size > self._limits.frame_bytes:
-                return None
             batches += chunk.batches
         return batches
 

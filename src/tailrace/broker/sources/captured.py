@@ -6,7 +6,7 @@ back. What was taken before is skipped, and what does not begin at the position 
 once, whatever process sends it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tailrace.broker.commits import Committer
 from tailrace.broker.pipelines.staged_chunks import PublishChunks, Stage, check_staged
@@ -37,13 +37,27 @@ class CapturedTransactions:
 
     async def append(self, source: Source, epoch: int, body: bytes) -> StagedPublish:
         """Commit chunks, each with whole transactions and the move of the position behind them."""
-        self._sources.check_attached(source, epoch)
-        chunks = await self._threads.run(self._read, body)
+        return await self._append(source, source.writer, epoch, body, _check_position)
 
+    async def append_rows(self, source: Source, epoch: int, body: bytes) -> StagedPublish:
+        """Commit rows of a snapshot and the move of a mark behind them."""
+        return await self._append(source, source.snapshot_writer, epoch, body, _check_mark)
+
+    async def _append(
+        self, source: Source, writer: str, epoch: int, body: bytes, check_moves: Callable[[StagedChunk], None]
+    ) -> StagedPublish:
         def check() -> None:
             self._sources.check_attached(source, epoch)
 
-        proposal = PublishChunks(self._context, source.writer, chunks, check_lease=check, to_reserved=True)
+        def read() -> list[StagedChunk]:
+            chunks = check_staged(body, self._context.checks)
+            for chunk in chunks:
+                check_moves(chunk)
+            return chunks
+
+        check()
+        chunks = await self._threads.run(read)
+        proposal = PublishChunks(self._context, writer, chunks, check_lease=check, to_reserved=True)
         return await self._committer.submit(proposal)
 
     async def write_large(
@@ -53,11 +67,14 @@ class CapturedTransactions:
         self._sources.check_attached(source, epoch)
         return await self._writes.write(writer, stages, move, wait_seconds, is_captured=True)
 
-    def _read(self, body: bytes) -> list[StagedChunk]:
-        chunks = check_staged(body, self._context.checks)
-        for chunk in chunks:
-            if [move.source for move in chunk.moves] not in ([POSITION], [HELD]):
-                raise InvalidRequestError(
-                    "a chunk of captured transactions must move one mark: the position of its source, or what was released"
-                )
-        return chunks
+
+def _check_position(chunk: StagedChunk) -> None:
+    if [move.source for move in chunk.moves] not in ([POSITION], [HELD]):
+        raise InvalidRequestError(
+            "a chunk of captured transactions must move one mark: the position of its source, or what was released"
+        )
+
+
+def _check_mark(chunk: StagedChunk) -> None:
+    if len(chunk.moves) != 1:
+        raise InvalidRequestError("a chunk of rows must move one mark, so that it is published once")
