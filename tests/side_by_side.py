@@ -12,6 +12,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 WHOLE_FOLDERS = ("tests/integration/pipeline", "tests/compat")
 OWN_SPARK = (
+    "tests/integration/pipeline/test_captured_snapshots.py",
     "tests/integration/pipeline/test_orphans.py",
     "tests/integration/pipeline/test_up.py",
     "tests/integration/pipeline/test_own_sessions.py",

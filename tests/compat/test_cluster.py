@@ -1,6 +1,7 @@
-"""The pipeline on a standalone cluster: a worker that is killed, spark-submit, and workers that can't run our tasks.
+"""The pipeline on a standalone cluster: routes and snapshots, a worker that is killed, spark-submit, and workers that can't
+run our tasks.
 
-The workers' Python has nothing installed. `tests/integration/pipeline/test_cluster.py` is the short form.
+The workers' Python has nothing installed.
 """
 
 import os
@@ -13,23 +14,19 @@ from pathlib import Path
 import pytest
 
 from tailrace.pipeline.worker_archive import make_archive
-from tests.support.clustered_pipeline import (
-    MEMORY,
-    ROUTED_SECONDS,
-    TOPICS,
-    create_routed_table,
-    flags,
-    lag,
-    other_lines,
-    until_routed,
-    write,
-)
 from tests.support.eventually import eventually
 from tests.support.pipeline import CommandProcess
+from tests.support.postgres_server import APP, DATABASE, PASSWORDS, PostgresServer
 from tests.support.routed_tables import RoutedTables
+from tests.support.routing_model import Change, Route
 from tests.support.server import ServerProcess
 from tests.support.spark_cluster import LOCAL, SPARK_HOME, StandaloneCluster
 
+TABLE = "chat.messages"
+TOPICS = ("all", "odd", "odd.dead_letters")
+MEMORY = "spark.executor.memory=512m"
+ROUTED_SECONDS = 200.0
+_OUR_LINES = ("starting Spark", "the pipeline", "batch ", "snapshots: ", "stopped")
 WRITTEN = 5_000
 SMALL_BATCHES = ("--batch-rows", "200")
 PROGRAM = "from tailrace.cli.main import main\n\nmain()\n"
@@ -60,6 +57,54 @@ def tables(tmp_path: Path) -> Iterator[RoutedTables]:
         yield tables
 
 
+def create_routed_table(tables: RoutedTables) -> None:
+    """A table with a route to three partitions and one whose condition divides by zero."""
+    tables.create(TABLE, user_id="INT", body="TEXT")
+    tables.api.create_topic("all", 3)
+    tables.api.create_topic("odd")
+    tables.route(Route("all", TABLE, ("insert", "update", "delete"), "diff", partition_by=("user_id",)))
+    tables.route(Route("odd", TABLE, ("insert", "update"), "full", _is_odd), "10 / user_id % 2 = 1")
+
+
+def _is_odd(change: Change) -> bool:
+    return 10 // change.row["user_id"] % 2 == 1
+
+
+def write(tables: RoutedTables, first: int, count: int) -> None:
+    for start in range(first, first + count, 500):
+        ids = range(start, min(start + 500, first + count))
+        tables.insert(TABLE, *({"id": id, "user_id": id % 4, "body": f"b{id}"} for id in ids))
+    for id in range(first, first + 20, 2):
+        tables.update(TABLE, id, body=None)
+        tables.update(TABLE, id, user_id=3)
+    for id in range(first, first + 20, 5):
+        tables.delete(TABLE, id)
+
+
+def flags(tables: RoutedTables, master: str, archive: Path | None = None, *more: str) -> list[str]:
+    archives = [] if archive is None else ["--archives", str(archive)]
+    return ["--server", tables.server.url, "--master", master, *archives, "--conf", MEMORY, *more]
+
+
+def lag(tables: RoutedTables) -> int | None:
+    """How many changes wait; `None` before the first pipeline."""
+    statuses = tables.api.ask("/api/pipelines")
+    return statuses[0]["lag"] if statuses else None
+
+
+def until_routed(tables: RoutedTables, pipeline: CommandProcess) -> None:
+    def is_routed() -> bool:
+        assert not pipeline.has_ended, pipeline.output
+        return lag(tables) == 0
+
+    eventually(is_routed, "all changes routed", ROUTED_SECONDS)
+
+
+def other_lines(pipeline: CommandProcess) -> list[str]:
+    """What it printed that is not of an undisturbed run."""
+    return [line for line in pipeline.output.splitlines() if not line.startswith(_OUR_LINES)]
+
+
 def fails(tables: RoutedTables, folder: Path, given: list[str], **environment: str) -> str:
     """Its one line, which the server knows as well."""
     with CommandProcess(folder, "pipeline", *given, environment={**LOCAL, **environment}) as pipeline:
@@ -68,6 +113,32 @@ def fails(tables: RoutedTables, folder: Path, given: list[str], **environment: s
     line = said.removeprefix("tailrace: ")
     assert tables.api.sql("SELECT state, last_error FROM system.pipelines") == [["stopped", line]]
     return line
+
+
+@pytest.mark.timeout(600)
+def test_changes_are_routed_and_snapshots_read_exactly_once(
+    tables: RoutedTables, cluster: StandaloneCluster, archive: Path, tmp_path: Path
+) -> None:
+    password = tmp_path / "password"
+    password.write_text(PASSWORDS[APP])
+    write(tables, 0, 1_000)
+    with (
+        PostgresServer(tmp_path / "postgres") as postgres,
+        postgres.connect() as connection,
+        CommandProcess(tmp_path / "logs", "pipeline", *flags(tables, cluster.url, archive), environment=LOCAL) as pipeline,
+    ):
+        pipeline.await_line("the pipeline is running")
+        # A worker that has to unpack the archive first may take so long that the capture reads the rows itself.
+        until_routed(tables, pipeline)
+        connection.execute("CREATE TABLE items AS SELECT id, md5(id::text) AS body FROM generate_series(1, 5000) AS id")
+        url = f"postgresql://{APP}@127.0.0.1:{postgres.port}/{DATABASE}"
+        tables.api.sql(f"CREATE SOURCE shop FROM POSTGRES '{url}' WITH (password_file = '{password}')")
+        pipeline.await_line("snapshots: 5,000 rows read by 1 task")
+        eventually(lambda: tables.api.sql("SELECT snapshot_state FROM system.sources") == [[None]], "the end of the snapshot")
+        assert other_lines(pipeline) == []
+        assert pipeline.terminate() == 0
+    tables.check(TOPICS)
+    assert tables.api.sql("SELECT count(*) FROM shop.public.items") == [[5_000]]
 
 
 @pytest.mark.timeout(600)

@@ -129,7 +129,7 @@ def test_rows_come_once_and_their_changes_behind_them(tmp_path: Path, postgres: 
 
 
 def test_rows_of_a_chunk_that_breaks_off_are_compared_with_the_table(tmp_path: Path, postgres: PostgresServer) -> None:
-    rows = 5 * _ROWS
+    rows = 8 * _ROWS
     with captured_source(tmp_path, postgres) as source:
         source.database = postgres.create_database("broken_off")
         _fill(source, "items", rows)
