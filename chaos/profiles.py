@@ -56,6 +56,8 @@ PROFILES: Mapping[str, Profile] = {
                 "database",
                 "database-cut",
                 "capture",
+                "driver",
+                "java",
                 "kill",
                 "stop",
                 "pause",

@@ -25,6 +25,8 @@ from tests.compat.prepare import prepare_connector
 from tests.support.eventually import eventually
 from tests.support.postgres_load import all_tables, create_tables
 
+ROUTED_PARTITIONS = 3
+
 
 class WorkloadRate(NamedTuple):
     """Scales the operations per second of all workers."""
@@ -72,6 +74,12 @@ class Workload:
         recorder = self.context.recorder
         recorder.write(DeclaredTopic(recorder.now(), shape.name, kept, table, routed))
         self.topics.append(shape)
+
+    def route(self, api: RunApi, table: str, topic: str) -> None:
+        """Have the changes of a table routed to a topic of its own."""
+        api.create_topic(topic, ROUTED_PARTITIONS)
+        self.declare(RunTopic(topic, ROUTED_PARTITIONS), table=table, routed=True)
+        api.sql(f"ALTER TOPIC {topic} ADD SOURCE {table} ON INSERT, UPDATE, DELETE WITH (payload = 'diff')")
 
 
 class QueueWorkload(Workload):
@@ -252,9 +260,7 @@ class MixedWorkload(Workload):
 
 CDC_TABLE = "crm.people"
 ROUTED = ("cdc.all", "cdc.again")
-CDC_PARTITIONS = 3
 CAUGHT_UP_SECONDS = 150.0
-_ROUTE = "ALTER TOPIC {} ADD SOURCE {} ON INSERT, UPDATE, DELETE WITH (payload = 'diff')"
 
 
 class CdcWorkload(Workload):
@@ -264,9 +270,7 @@ class CdcWorkload(Workload):
         api.sql(CREATE.format(CDC_TABLE))
         self.declare(RunTopic(f"_changes.{CDC_TABLE}", 1), table=CDC_TABLE)
         for topic in ROUTED:
-            api.create_topic(topic, CDC_PARTITIONS)
-            self.declare(RunTopic(topic, CDC_PARTITIONS), table=CDC_TABLE, routed=True)
-            api.sql(_ROUTE.format(topic, CDC_TABLE))
+            self.route(api, CDC_TABLE, topic)
 
     def start_companions(self, testbed: Testbed) -> None:
         testbed.pipeline.start(testbed.url)
@@ -281,14 +285,10 @@ class CdcWorkload(Workload):
         ]
 
     def translate(self, seen: SeenRecord) -> SeenRecord:
-        return change_seen(seen) if seen.location.topic.startswith("_changes.") else routed_seen(seen)
+        return row_seen(seen)
 
     def finish(self, api: RunApi) -> None:
-        """Wait until the pipeline has routed all changes."""
-        changes = api.sql(f"SELECT count(*) FROM _changes.{CDC_TABLE}")["rows"][0][0]
-        deadline = time.monotonic() + CAUGHT_UP_SECONDS
-        while time.monotonic() < deadline and any(_count(api, topic) < changes for topic in ROUTED):
-            time.sleep(0.5)
+        await_routed(api, CDC_TABLE, ROUTED)
         read_table(self.context.recorder, api, "cd-final", CDC_TABLE, final=True)
 
 
@@ -305,10 +305,11 @@ class RealtimeWorkload(CdcWorkload):
 
 
 POSTGRES_OWNERS = (1, 2)
+CAPTURED_AND_ROUTED = "pg.routed"
 
 
 class PostgresWorkload(Workload):
-    """A PostgreSQL that is captured: rows that are followed one by one, and transactions of all kinds."""
+    """A PostgreSQL that is captured and routed: rows that are followed one by one, and transactions of all kinds."""
 
     name = "postgres"
 
@@ -327,7 +328,10 @@ class PostgresWorkload(Workload):
             api.sql(f"CREATE SOURCE {postgres.SOURCE} FROM POSTGRES '{self._database.url}' WITH ({options})")
             query = f"SELECT state FROM system.sources WHERE name = '{postgres.SOURCE}'"
             eventually(lambda: api.sql(query)["rows"] == [["streaming"]], "the source is captured", START_SECONDS)
+            self.route(api, postgres.TABLE, CAPTURED_AND_ROUTED)
         self.declare(RunTopic(f"_changes.{postgres.TABLE}", 1), table=postgres.TABLE)
+        testbed.pipeline.start(testbed.url)
+        testbed.pipeline.await_running(self._url)
 
     def workers(self) -> Sequence[Worker]:
         context, seed, rate, connect = self.context, self.seed, self.load.per_second, self._database.connect
@@ -343,16 +347,30 @@ class PostgresWorkload(Workload):
         ]
 
     def translate(self, seen: SeenRecord) -> SeenRecord:
-        return change_seen(seen) if seen.location.topic.startswith("_changes.") else seen
+        return row_seen(seen) if seen.location.topic.startswith(("_changes.", CAPTURED_AND_ROUTED)) else seen
 
     def finish(self, api: RunApi) -> None:
-        """Wait until everything is captured, replay it, and read what the database holds."""
+        """Wait until everything is captured and routed, replay it, and read what the database holds."""
         replayed = ReplayedSource(self._database, self._url, postgres.SOURCE, all_tables(POSTGRES_OWNERS))
         findings = replayed.findings()
         recorder = self.context.recorder
         inspection = ReplayInspection(recorder.now(), postgres.SOURCE, replayed.transactions, replayed.events, findings)
         recorder.write(inspection)
+        await_routed(api, postgres.TABLE, (CAPTURED_AND_ROUTED,))
         postgres.read_rows(recorder, self._database.connect, "pg-final")
+
+
+def row_seen(seen: SeenRecord) -> SeenRecord:
+    """Convert an event of a table, or what was routed of it, to the key and value of the row."""
+    return change_seen(seen) if seen.location.topic.startswith("_changes.") else routed_seen(seen)
+
+
+def await_routed(api: RunApi, table: str, topics: Sequence[str]) -> None:
+    """Wait until the pipeline has routed all changes of a table."""
+    changes = api.sql(f"SELECT count(*) FROM _changes.{table}")["rows"][0][0]
+    deadline = time.monotonic() + CAUGHT_UP_SECONDS
+    while time.monotonic() < deadline and any(_count(api, topic) < changes for topic in topics):
+        time.sleep(0.5)
 
 
 def _count(api: RunApi, topic: str) -> int:

@@ -44,7 +44,7 @@ def run(workspace: Workspace, make_ours: MakeCapture, make_other: MakeCapture) -
         title="PostgreSQL as a source: snapshot",
         text=f"A table of {rows:,} rows, {ROW}, in {database} is captured from nothing: its rows come to a new topic, where"
         " afterwards each is once. The time is that from the request for the capture to the last event that can be read in the"
-        " topic: Tailrace shows the rows of a snapshot at once, when it has all of them, and Debezium as they come. COPY is"
+        " topic. Both show rows as they come. COPY is"
         f" `COPY orders TO` a file of the database server, the median of {_COPIES} times.",
         figures=[
             Figure(

@@ -15,7 +15,11 @@ SURFACE = "postgres"
 SOURCE = "pg"
 RELATION = "followed.rows"
 TABLE = f"{SOURCE}.{RELATION}"
-CREATE = f"CREATE SCHEMA followed; CREATE TABLE {RELATION} (id bigint PRIMARY KEY, body text)"
+CREATE = (
+    f"CREATE SCHEMA followed; CREATE TABLE {RELATION} (id bigint PRIMARY KEY, body text);"
+    # Routes show what has changed.
+    f" ALTER TABLE {RELATION} REPLICA IDENTITY FULL"
+)
 _UPSERT = f"INSERT INTO {RELATION} VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET body = excluded.body"
 _DELETE = f"DELETE FROM {RELATION} WHERE id = %s"
 _PAUSE_SECONDS = 0.3
