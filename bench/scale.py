@@ -19,6 +19,8 @@ class KafkaScale(msgspec.Struct, frozen=True, kw_only=True):
     load_bytes: int
     """The bytes of a load, unless that is more than `load_records`."""
     load_records: int
+    tool_records: int
+    """The records that Kafka's own tools send and read."""
     reads: int
     """How often a load is read where reading is measured: once takes only a fifth of a second."""
     one_by_one: int
@@ -203,6 +205,7 @@ FULL = Scale(
         rounds=4,
         load_bytes=50_000_000,
         load_records=250_000,
+        tool_records=1_000_000,
         reads=5,
         one_by_one=400,
         steady_seconds=2,
@@ -282,6 +285,7 @@ QUICK = msgspec.structs.replace(
         rounds=2,
         load_bytes=20_000_000,
         load_records=100_000,
+        tool_records=500_000,
         reads=3,
         one_by_one=100,
         steady_seconds=1,

@@ -15,10 +15,10 @@ from bench.client import sdk
 from bench.figures import Section
 from bench.growth import append_cost, connections, topics_and_groups
 from bench.http import querying, requests
-from bench.kafka import footprint, latency, throughput
+from bench.kafka import footprint, java_tools, latency, throughput
 from bench.nats import comparison as nats
 from bench.peers.debezium import debezium_jars
-from bench.peers.kafka import KafkaPeer, NotObtainable, connector_jars, kafka_jars
+from bench.peers.kafka import KafkaPeer, NotObtainable, connector_jars, kafka_jars, kafka_tool_jars
 from bench.peers.servers import MakePeer, TailracePeer
 from bench.postgres import comparison as postgres
 from bench.results import ScaleName
@@ -68,6 +68,11 @@ def _on_spark(run: Callable[[Workspace], Section]) -> Run:
 
 def _beside_kafka(run: BesideKafka) -> Run:
     return lambda workspace, cache: run(workspace, TailracePeer, partial(KafkaPeer, kafka_jars(cache)))
+
+
+def _with_tools(workspace: Workspace, cache: Path) -> Section:
+    tools = kafka_tool_jars(cache)
+    return java_tools.run(workspace, TailracePeer, partial(KafkaPeer, kafka_jars(cache)), tools)
 
 
 def _beside_debezium(run: Callable[[Workspace, MakeCapture, MakeCapture], Section]) -> Run:
@@ -123,6 +128,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "kafka-waiting": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-waiting"]), 25, 65),
     "kafka-waiting-synced": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-waiting-synced"]), 25, 65),
     "kafka-footprint": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-footprint"]), 20, 35),
+    "kafka-tools": Subject(_with_tools, 60, 150),
     "nats": Subject(_alone(nats.run_relaxed), 20, 65),
     "nats-synced": Subject(_alone(nats.run_synced), 20, 65),
     "capture": Subject(_beside_debezium(streaming.run), 160, 420),

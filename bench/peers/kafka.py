@@ -17,6 +17,7 @@ KAFKA = "4.3.1"
 """The newest release whose broker is on Maven Central (2026-11)."""
 
 _POM = Path(__file__).with_name("kafka.pom.xml")
+_TOOLS_POM = Path(__file__).with_name("kafka_tools.pom.xml")
 _LAST_WORDS = 500
 
 
@@ -28,6 +29,12 @@ def kafka_jars(cache: Path) -> Path:
     """Return a folder with all jars of a broker."""
     require_program("java")
     return jars_of(_POM, {"kafka.version": KAFKA}, cache / f"kafka-{KAFKA}", f"Kafka {KAFKA}")
+
+
+def kafka_tool_jars(cache: Path) -> Path:
+    """Return a folder with all jars of Kafka's tools."""
+    require_program("java")
+    return jars_of(_TOOLS_POM, {"kafka.version": KAFKA}, cache / f"kafka-tools-{KAFKA}", f"the tools of Kafka {KAFKA}")
 
 
 def jars_of(pom: Path, versions: Mapping[str, str], folder: Path, name: str) -> Path:

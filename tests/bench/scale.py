@@ -30,6 +30,7 @@ TINY = Scale(
         rounds=1,
         load_bytes=200_000,
         load_records=500,
+        tool_records=1_000,
         reads=2,
         one_by_one=3,
         steady_seconds=0.1,
