@@ -132,7 +132,7 @@ class Server:
             raise
         http_address = Address(self._http.host, http.getsockname()[1])
         kafka_address = Address(self._kafka.host, kafka.getsockname()[1])
-        cluster = Cluster(broker.cluster_id, self._advertise or kafka_address)
+        cluster = Cluster(broker.cluster_id, self._advertise or kafka_address, self._durability)
         status = ServerStatus(self._durability, self._clock, lambda: self._failure, str(self._advertise or kafka_address))
         traffic = Traffic()
         dispatcher = create_dispatcher(broker, cluster, self._kafka_settings, traffic, self._clock, limits)

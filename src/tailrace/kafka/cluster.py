@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from tailrace.model.address import Address
+from tailrace.model.commit import Durability
 from tailrace.model.limits import Limits
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Cluster(NamedTuple):
     cluster_id: str
     address: Address
     """The address that clients are told to connect to."""
+    durability: Durability = "fsync"
 
 
 class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):

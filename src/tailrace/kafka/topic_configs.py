@@ -1,6 +1,7 @@
 """Topic configs under their Kafka names, converted to and from topic settings.
 
-Every known config has an effect. An unknown name is rejected, because a setting that is accepted and ignored does harm.
+Most configs have an effect. Those of `accepted_configs.py` are checked, and what is in force stays in force. An unknown name is
+rejected, because a setting that is accepted and ignored does harm.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,22 +11,14 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from tailrace.kafka.accepted_configs import ACCEPTED, ConfigType, InForce
+from tailrace.model.commit import Durability
 from tailrace.model.errors import ConfigurationError
-from tailrace.model.limits import Limits
+from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.topic import Topic, TopicOptions, TopicSettings
 
 UNBOUNDED = "-1"
 NONE = "none"
-
-
-class ConfigType(IntEnum):
-    """The type of a config as Kafka's tools know it."""
-
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    LONG = 5
-    LIST = 7
 
 
 class ConfigSource(IntEnum):
@@ -39,6 +32,8 @@ class TopicChange(NamedTuple):
 
     options: TopicOptions
     alias: str | UnsetType | None
+    without_effect: tuple[str, ...] = ()
+    """The accepted configs that ask for something else than what is in force."""
 
 
 class ConfigEntry(NamedTuple):
@@ -50,6 +45,10 @@ class ConfigEntry(NamedTuple):
     source: ConfigSource
     documentation: str
     read_only: bool = False
+    server_name: str | None = None
+    """The name of the server's config that sets the default, if it has another name."""
+    default: str | None = None
+    """The value without the topic's own, if that differs."""
 
 
 class _TopicConfig(NamedTuple):
@@ -160,15 +159,27 @@ _FIXED = {
     "compression.type": ("producer", ConfigType.STRING, "Batches are stored as the producer compressed them."),
     "min.insync.replicas": ("1", ConfigType.INT, "There is one broker, and it syncs before it acknowledges."),
 }
-"""Configs with one possible value."""
+"""Configs with one possible value: any other would change what the topic promises."""
 
-CONFIG_NAMES = (*_BY_NAME, ALIAS, *_FIXED)
+CONFIG_NAMES = (*_BY_NAME, ALIAS, *_FIXED, *ACCEPTED)
+
+_SERVER_NAMES = {
+    "cleanup.policy": "log.cleanup.policy",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+}
+"""Where the server's config for the default of all topics has another name than that of a topic."""
 
 
-def parse_configs(configs: Iterable[tuple[str, str | None]]) -> TopicChange:
+def parse_configs(
+    configs: Iterable[tuple[str, str | None]], limits: Limits = DEFAULT_LIMITS, durability: Durability = "fsync"
+) -> TopicChange:
     """Return the changes that these configs ask for. A value of `None` asks for the default."""
     options: dict[str, Any] = {}
     alias: str | UnsetType | None = UNSET
+    without_effect = []
     for name, value in configs:
         if name == ALIAS:
             alias = value or None
@@ -176,29 +187,57 @@ def parse_configs(configs: Iterable[tuple[str, str | None]]) -> TopicChange:
             possible = _FIXED[name][0]
             if value is not None and value != possible:
                 raise ConfigurationError(f"{name} can only be {possible!r}, not {value!r}")
+        elif name in ACCEPTED:
+            if value is not None and ACCEPTED[name].check(value, InForce(limits, durability)):
+                without_effect.append(name)
         elif name in _BY_NAME:
             setting = _BY_NAME[name]
             options[setting.field] = _default(setting.field) if value is None else _parsed(setting, value)
         else:
             raise ConfigurationError(f"unknown topic config {name!r}; known configs: {', '.join(sorted(CONFIG_NAMES))}")
-    return TopicChange(TopicOptions(**options), alias)
+    return TopicChange(TopicOptions(**options), alias, tuple(without_effect))
 
 
-def show_configs(topic: Topic | None, settings: TopicSettings, limits: Limits) -> list[ConfigEntry]:
-    """Return all configs of a topic, set or not."""
+def show_configs(
+    topic: Topic | None, settings: TopicSettings, limits: Limits, durability: Durability = "fsync"
+) -> list[ConfigEntry]:
+    """Return all configs of a topic, set or not, with the values that are in force."""
     shown = []
     for setting in _SETTINGS:
         value = getattr(settings, setting.field)
-        source = ConfigSource.DEFAULT if value == _default(setting.field) else ConfigSource.TOPIC
-        shown.append(ConfigEntry(setting.name, setting.show(value, limits), setting.type, source, setting.documentation))
+        default = _default(setting.field)
+        shown.append(
+            ConfigEntry(
+                setting.name,
+                setting.show(value, limits),
+                setting.type,
+                ConfigSource.DEFAULT if value == default else ConfigSource.TOPIC,
+                setting.documentation,
+                server_name=_SERVER_NAMES.get(setting.name),
+                default=None if value == default else setting.show(default, limits),
+            )
+        )
     alias = topic.alias if topic is not None else None
     source = ConfigSource.TOPIC if alias else ConfigSource.DEFAULT
     shown.append(ConfigEntry(ALIAS, alias or "", ConfigType.STRING, source, _ALIAS_DOCUMENTATION))
     shown += [
-        ConfigEntry(name, value, kind, ConfigSource.DEFAULT, documentation, read_only=True)
+        ConfigEntry(name, value, kind, ConfigSource.DEFAULT, documentation, read_only=True, server_name=_SERVER_NAMES.get(name))
         for name, (value, kind, documentation) in _FIXED.items()
     ]
-    return sorted(shown)
+    in_force = InForce(limits, durability)
+    shown += [
+        ConfigEntry(
+            config.name,
+            config.shown(in_force),
+            config.type,
+            ConfigSource.DEFAULT,
+            f"{config.documentation} Accepted without effect.",
+            read_only=True,
+            server_name=config.server_name,
+        )
+        for config in ACCEPTED.values()
+    ]
+    return sorted(shown, key=lambda entry: entry.name)
 
 
 def _parsed(setting: _TopicConfig, value: str) -> Any:
@@ -220,4 +259,4 @@ def with_defaults(change: TopicChange) -> TopicChange:
     """Return the change with everything that it leaves out reset to the default."""
     asked = {name: value for name, value in msgspec.structs.asdict(change.options).items() if value is not UNSET}
     alias = None if change.alias is UNSET else change.alias
-    return TopicChange(msgspec.structs.replace(_ALL_DEFAULT, **asked), alias)
+    return change._replace(options=msgspec.structs.replace(_ALL_DEFAULT, **asked), alias=alias)

@@ -73,7 +73,7 @@ class InvalidPartitionsError(InvalidRequestError):
 
 
 class InvalidReplicationError(InvalidRequestError):
-    """The request asks for more replicas than there are servers."""
+    """The number of copies of a partition is below 1."""
 
     kafka_code = 38
 

@@ -76,7 +76,6 @@ def configured(name: str, value: str) -> dict[str, Any]:
 
 
 WRONG = {
-    "more replicas than servers": ({"replication_factor": 3}, INVALID_REPLICATION),
     "no replicas": ({"replication_factor": 0}, INVALID_REPLICATION),
     "no partitions": ({"num_partitions": 0}, INVALID_PARTITIONS),
     "unknown config": (configured("nonsense", "1"), INVALID_CONFIG),

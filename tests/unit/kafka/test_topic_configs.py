@@ -50,7 +50,7 @@ def test_a_config_sets_what_it_names(configs: dict[str, str], expected: TopicSet
         ("retention.ms", "soon", "retention.ms: 'soon' is not a number"),
         ("message.timestamp.type", "now", "not one of CreateTime, LogAppendTime"),
         ("tailrace.dedup", "sometimes", "not one of none, id, content"),
-        ("segment.bytes", "1", "unknown topic config 'segment.bytes'"),
+        ("segment.byte", "1", "unknown topic config 'segment.byte'"),
     ],
 )
 def test_configs_without_effect_are_rejected(name: str, value: str, why: str) -> None:

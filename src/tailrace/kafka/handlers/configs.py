@@ -1,13 +1,14 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics. The configs of the server are read-only."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 
+from tailrace.kafka.accepted_configs import ConfigType
 from tailrace.kafka.cluster import NODE_ID, Node
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.kafka.topic_configs import (
     ConfigEntry,
     ConfigSource,
-    ConfigType,
     TopicChange,
     parse_configs,
     show_configs,
@@ -32,6 +33,8 @@ from tailrace.wire.messages.configs import (
     IncrementalAlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
+
+_log = logging.getLogger(__name__)
 
 _TOPIC = 2
 _BROKER = 4
@@ -75,7 +78,7 @@ class ConfigHandlers:
     def _configs_of(self, resource_type: int, name: str) -> Sequence[ConfigEntry]:
         if resource_type == _TOPIC:
             topic = self._topics.get(name).topic
-            return show_configs(topic, topic.settings, self._node.limits)
+            return show_configs(topic, topic.settings, self._node.limits, self._node.cluster.durability)
         if resource_type == _BROKER:
             if name not in ("", str(NODE_ID)):
                 raise InvalidRequestError(f"unknown broker {name!r}; the only broker is {NODE_ID}")
@@ -107,7 +110,7 @@ class ConfigHandlers:
             error = None
             try:
                 _check_is_topic(resource.resource_type)
-                change = with_defaults(parse_configs((config.name, config.value) for config in resource.configs))
+                change = with_defaults(self._parse((config.name, config.value) for config in resource.configs))
                 await self._apply(resource.resource_name, change, request.validate_only)
             except TailraceError as caught:
                 error = caught
@@ -129,7 +132,7 @@ class ConfigHandlers:
             error = None
             try:
                 _check_is_topic(resource.resource_type)
-                change = parse_configs((config.name, _wanted(config)) for config in resource.configs)
+                change = self._parse((config.name, _wanted(config)) for config in resource.configs)
                 await self._apply(resource.resource_name, change, request.validate_only)
             except TailraceError as caught:
                 error = caught
@@ -143,16 +146,32 @@ class ConfigHandlers:
             )
         return IncrementalAlterConfigsResponse(responses=tuple(responses))
 
+    def _parse(self, configs: Iterable[tuple[str, str | None]]) -> TopicChange:
+        return parse_configs(configs, self._node.limits, self._node.cluster.durability)
+
     async def _apply(self, topic: str, change: TopicChange, validate_only: bool) -> None:
         if validate_only:
             self._topics.check_altered(topic, change.options, alias=change.alias)
         else:
             await self._topics.alter(topic, change.options, alias=change.alias)
+            log_without_effect(topic, change)
+
+
+def log_without_effect(topic: str, change: TopicChange) -> None:
+    if change.without_effect:
+        _log.info(
+            "topic %r: accepted without effect: %s; describe the topic to see what is in force",
+            topic,
+            ", ".join(sorted(set(change.without_effect))),
+        )
 
 
 def _check_is_topic(resource_type: int) -> None:
     if resource_type != _TOPIC:
-        raise ConfigurationError("only topic configs can be altered; set those of the server in its configuration file")
+        raise ConfigurationError(
+            "only topic configs can be altered; those of the broker are read-only here: set them in the server's configuration"
+            " file and start it again"
+        )
 
 
 def _wanted(config: IncrementalAlterableConfig) -> str | None:
@@ -164,13 +183,23 @@ def _wanted(config: IncrementalAlterableConfig) -> str | None:
 
 
 def _shown(config: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
-    synonym = DescribeConfigsSynonym(name=config.name, value=config.value, source=config.source)
+    synonyms = []
+    if config.source is ConfigSource.TOPIC:
+        synonyms.append(DescribeConfigsSynonym(name=config.name, value=config.value, source=config.source))
+    if config.source is not ConfigSource.TOPIC or config.default is not None:
+        synonyms.append(
+            DescribeConfigsSynonym(
+                name=config.server_name or config.name,
+                value=config.value if config.default is None else config.default,
+                source=ConfigSource.DEFAULT if config.source is ConfigSource.TOPIC else config.source,
+            )
+        )
     return DescribeConfigsResourceResult(
         name=config.name,
         value=config.value,
         read_only=config.read_only,
         config_source=config.source,
-        synonyms=(synonym,) if request.include_synonyms else (),
+        synonyms=tuple(synonyms) if request.include_synonyms else (),
         config_type=config.type,
         documentation=config.documentation if request.include_documentation else None,
     )

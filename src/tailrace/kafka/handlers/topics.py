@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from tailrace.kafka.cluster import REPLICAS, Node
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
+from tailrace.kafka.handlers.configs import log_without_effect
 from tailrace.kafka.topic_configs import parse_configs, show_configs
 from tailrace.model.errors import (
     InvalidAssignmentError,
@@ -86,12 +87,15 @@ class TopicHandlers:
             # As in Kafka, an existing topic is reported before any other error of the request.
             self._topics.check_name(name)
             partitions = self._partitions_of(wanted)
-            change = parse_configs((config.name, config.value) for config in wanted.configs)
+            change = parse_configs(
+                ((config.name, config.value) for config in wanted.configs), self._node.limits, self._node.cluster.durability
+            )
             alias = change.alias if isinstance(change.alias, str) else None
             topic = None
             settings = self._topics.check_new(name, partitions, alias=alias, options=change.options)
             if not validate_only:
                 topic = await self._topics.create(name, partitions, alias=alias, options=change.options, must_be_new=True)
+                log_without_effect(name, change)
         except TailraceError as error:
             return CreatableTopicResult(name=name, error_code=error.kafka_code, error_message=str(error))
         return CreatableTopicResult(
@@ -111,16 +115,16 @@ class TopicHandlers:
                 raise InvalidAssignmentError("the assigned partitions must be numbered from 0 without gaps")
             _check_assignments([each.broker_ids for each in wanted.assignments])
             return len(wanted.assignments)
-        if wanted.replication_factor not in (_BROKERS_DEFAULT, len(REPLICAS)):
+        if wanted.replication_factor < len(REPLICAS) and wanted.replication_factor != _BROKERS_DEFAULT:
             raise InvalidReplicationError(
-                f"replication factor {wanted.replication_factor} is not supported; there is one broker, so it must be 1"
+                f"the replication factor is {wanted.replication_factor}; it must be at least 1, or -1 for the default"
             )
         return self._node.settings.default_partitions if wanted.num_partitions == -1 else wanted.num_partitions
 
     def _shown(self, topic: Topic | None, settings: TopicSettings) -> tuple[CreatableTopicConfigs, ...]:
         return tuple(
             CreatableTopicConfigs(name=config.name, value=config.value, read_only=config.read_only, config_source=config.source)
-            for config in show_configs(topic, settings, self._node.limits)
+            for config in show_configs(topic, settings, self._node.limits, self._node.cluster.durability)
         )
 
     async def create_partitions(self, context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
