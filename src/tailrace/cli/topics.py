@@ -20,7 +20,7 @@ SetOption = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="A setting, such as retention_seconds=3600; null removes it."),
 ]
 _OFFSET_FIELDS = ("partition_id", "start_offset", "end_offset")
-_TEXT_SETTINGS = frozenset({"dedup", "timestamps"})
+_TEXT_SETTINGS = frozenset({"compression", "dedup", "timestamps"})
 
 
 def topics_app() -> CommandGroup:

@@ -99,6 +99,8 @@ def _show_bound(value: int | None, limits: Limits) -> str:
     return UNBOUNDED if value is None else str(value)
 
 
+_COMPRESSION_NAMES = {None: "producer", "none": "uncompressed"}
+
 _SETTINGS = (
     _TopicConfig(
         "retention.ms",
@@ -133,6 +135,14 @@ _SETTINGS = (
         "Whether records keep the timestamp of the sender or get the time of their append.",
     ),
     _TopicConfig(
+        "compression.type",
+        "compression",
+        ConfigType.STRING,
+        _choice(producer=None, uncompressed="none", gzip="gzip", snappy="snappy", lz4="lz4", zstd="zstd"),
+        lambda value, limits: _COMPRESSION_NAMES.get(value, value),
+        "The codec with which batches are stored; producer keeps the codec of the producer.",
+    ),
+    _TopicConfig(
         "tailrace.dedup",
         "dedup",
         ConfigType.STRING,
@@ -156,7 +166,6 @@ _ALIAS_DOCUMENTATION = "A second name of the topic; empty for none."
 
 _FIXED = {
     "cleanup.policy": ("delete", ConfigType.LIST, "Old records are deleted; there is no compaction yet."),
-    "compression.type": ("producer", ConfigType.STRING, "Batches are stored as the producer compressed them."),
     "min.insync.replicas": ("1", ConfigType.INT, "There is one broker, and it syncs before it acknowledges."),
 }
 """Configs with one possible value: any other would change what the topic promises."""

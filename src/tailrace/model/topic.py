@@ -14,6 +14,7 @@ from tailrace.model.limits import Limits
 
 DedupMode = Literal["id", "content"]
 TimestampMode = Literal["create", "append"]
+CompressionMode = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 MAX_SECONDS = 100 * 366 * 24 * 3600
 
@@ -31,6 +32,8 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of one batch. `None` means the limit `batch_bytes`. No topic takes more than `largest_batch_bytes`."""
     timestamps: TimestampMode = "create"
     """Whether records keep the sender's timestamp or get the time at which they are appended."""
+    compression: CompressionMode | None = None
+    """The codec with which batches are stored. `None` keeps that of the producer."""
 
 
 class TopicOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,6 +45,7 @@ class TopicOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     dedup_window_seconds: int | UnsetType = UNSET
     max_message_bytes: int | UnsetType | None = UNSET
     timestamps: TimestampMode | UnsetType = UNSET
+    compression: CompressionMode | UnsetType | None = UNSET
 
 
 TOPIC_KEYS = b"topic/"

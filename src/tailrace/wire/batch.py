@@ -211,7 +211,7 @@ def with_attributes(batch: bytearray, mask: int) -> bytearray:
     return batch
 
 
-def with_records(batch: Buffer, parts: Sequence[bytes], attributes: int) -> bytes:
+def with_records(batch: Buffer, parts: Sequence[Buffer], attributes: int) -> bytes:
     """Return a batch with the head of this one, other attributes, and the concatenated parts as its records."""
     head = bytearray(memoryview(batch)[:HEADER_BYTES])
     _LENGTH.pack_into(head, _LENGTH_AT, HEADER_BYTES - LENGTH_FROM + sum(map(len, parts)))

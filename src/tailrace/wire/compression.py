@@ -23,6 +23,7 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
+_LZ4_LEVEL = 4
 _ZSTD_LEVEL = 3
 _GUESS = 4
 """By which factor a batch is expected to grow, and by which the buffer grows each time it was too small. To clear memory takes
@@ -46,7 +47,7 @@ def compress(codec: int, data: Buffer) -> Buffer:
     if codec == Compression.SNAPPY:
         return _compress_xerial(data)
     if codec == Compression.LZ4:
-        return bytes(cramjam.lz4.compress(data))
+        return bytes(cramjam.lz4.compress(data, _LZ4_LEVEL))
     if codec == Compression.ZSTD:
         return bytes(cramjam.zstd.compress(data, _ZSTD_LEVEL))
     raise _unknown_codec(codec)

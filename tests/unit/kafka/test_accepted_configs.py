@@ -181,10 +181,10 @@ async def test_an_accepted_config_is_altered_deleted_and_described() -> None:
             resource = IncrementalAlterConfigsResource(resource_type=TOPIC, resource_name="orders", configs=(config,))
             request = IncrementalAlterConfigsRequest(resources=(resource,))
             assert (await asker.ask(INCREMENTAL_ALTER_CONFIGS_API, request)).responses[0].error_code == 0
-        config = (await described(asker, "segment.bytes"))["segment.bytes"]
-        assert (config.value, config.read_only, config.config_source) == ("134217728", True, DEFAULT_SOURCE)
-        assert "Accepted without effect" in (config.documentation or "")
-        assert [(each.name, each.value, each.source) for each in config.synonyms] == [
+        found = (await described(asker, "segment.bytes"))["segment.bytes"]
+        assert (found.value, found.read_only, found.config_source) == ("134217728", True, DEFAULT_SOURCE)
+        assert "Accepted without effect" in (found.documentation or "")
+        assert [(each.name, each.value, each.source) for each in found.synonyms] == [
             ("log.segment.bytes", "134217728", DEFAULT_SOURCE)
         ]
 

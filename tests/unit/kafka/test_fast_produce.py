@@ -7,12 +7,16 @@ from uuid import UUID, uuid4
 import pytest
 
 from tailrace.kafka.dispatch import Dispatcher, PendingResponse
+from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.record import Record
+from tailrace.model.topic import CompressionMode
+from tailrace.wire.batch import read_header
+from tailrace.wire.compression import Compression
 from tailrace.wire.messages.produce import PRODUCE_API, PartitionProduceData, ProduceRequest, TopicProduceData
 from tailrace.wire.records import encode_batch
 from tests.support.aio import on_loop
-from tests.support.brokers import values_in
+from tests.support.brokers import options, values_in
 from tests.support.clocks import ManualClock
 from tests.support.kafka import CLIENT, Asker, answer_of, frame, running_asker
 
@@ -47,11 +51,18 @@ def without_fast_path(asker: Asker) -> Dispatcher:
 
 
 async def responses(
-    requests: Sequence[bytes], version: int, acks: int, *, fast: bool, name: str, index: int
+    requests: Sequence[bytes],
+    version: int,
+    acks: int,
+    *,
+    fast: bool,
+    name: str,
+    index: int,
+    compression: CompressionMode | None = None,
 ) -> tuple[list[bytes], Any]:
     """The bytes of all responses, and the records of the topic afterwards."""
     async with running_asker() as asker:
-        topic = await asker.broker.topics.create("orders")
+        topic = await asker.broker.topics.create("orders", options=options(compression=compression))
         await asker.broker.producers.allocate()
         dispatcher = asker.dispatcher if fast else without_fast_path(asker)
         found = []
@@ -77,6 +88,27 @@ async def test_both_paths_respond_alike_and_store_the_same(version: int, request
     for acks in (-1, 1, 2):
         by_path = [await responses(requests, version, acks, fast=fast, name="orders", index=0) for fast in (True, False)]
         assert by_path[0] == by_path[1]
+
+
+@pytest.mark.parametrize("requests", CASES.values(), ids=CASES.keys())
+@on_loop
+async def test_both_paths_respond_alike_for_a_topic_with_a_codec(requests: list[bytes]) -> None:
+    by_path = [
+        await responses(requests, 9, -1, fast=fast, name="orders", index=0, compression="gzip") for fast in (True, False)
+    ]
+    assert by_path[0] == by_path[1]
+
+
+@on_loop
+async def test_the_fast_path_compresses_again() -> None:
+    async with running_asker() as asker:
+        topic = await asker.broker.topics.create("orders", options=options(compression="gzip"))
+        data = TopicProduceData(name="orders", partition_data=(PartitionProduceData(index=0, records=batch(b"a")),))
+        response = await asker.ask(PRODUCE_API, ProduceRequest(acks=-1, topic_data=(data,)), 9)
+        assert response.responses[0].partition_responses[0].error_code == 0
+        (stored,) = asker.broker.store.fetch(PartitionId(topic.id, 0), Offset(0), 1_000).batches
+        assert read_header(stored).codec == Compression.GZIP
+        assert await values_in(asker.broker, "orders") == [b"a"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

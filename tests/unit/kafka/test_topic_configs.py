@@ -28,6 +28,8 @@ def shown(settings: TopicSettings) -> dict[str, str]:
         ({"max_message_bytes": "1000"}, TopicSettings(max_message_bytes=1000)),
         ({"message_timestamp_type": "LogAppendTime"}, TopicSettings(timestamps="append")),
         ({"message_timestamp_type": "CreateTime"}, TopicSettings()),
+        ({"compression_type": "gzip"}, TopicSettings(compression="gzip")),
+        ({"compression_type": "uncompressed"}, TopicSettings(compression="none")),
         ({"cleanup_policy": "delete", "compression_type": "producer", "min_insync_replicas": "1"}, TopicSettings()),
         (
             {"tailrace_dedup": "content", "tailrace_dedup_window_ms": "5000"},
@@ -45,7 +47,7 @@ def test_a_config_sets_what_it_names(configs: dict[str, str], expected: TopicSet
     [
         ("cleanup.policy", "compact", "can only be 'delete'"),
         ("cleanup.policy", "compact,delete", "can only be 'delete'"),
-        ("compression.type", "gzip", "can only be 'producer'"),
+        ("compression.type", "none", "not one of producer, uncompressed, gzip, snappy, lz4, zstd"),
         ("min.insync.replicas", "2", "can only be '1'"),
         ("retention.ms", "soon", "retention.ms: 'soon' is not a number"),
         ("message.timestamp.type", "now", "not one of CreateTime, LogAppendTime"),
@@ -66,6 +68,7 @@ def test_what_is_shown_can_be_set_again() -> None:
         dedup_window_seconds=7,
         max_message_bytes=500,
         timestamps="append",
+        compression="none",
     )
     change = parse_configs(shown(settings).items())
     assert with_options(TopicSettings(), change.options) == settings

@@ -1,7 +1,8 @@
 """Appends raw Kafka batches, as clients send them: checks them, keeps their order, and commits them.
 
 Most batches are checked where they arrive. One whose check takes longer is checked in a thread, and later batches for the same
-partition wait for it: the batches of a client are stored in the order in which it sent them.
+partition wait for it: the batches of a client are stored in the order in which it sent them. So is one whose topic has another
+codec: it is compressed again in the thread.
 
 `AppendBatches` is the general way to commit them: the batches of one request in one commit, each accepted or rejected by
 itself, as in Kafka. Single batches for topics that store batches unchanged take the fast path (`fast_append.py`).
@@ -15,7 +16,15 @@ from tailrace.broker.commits import Committer, Draft, Proposal
 from tailrace.broker.publishing.context import AppendCallback, AppendOutcome, PlacedAppend, PublishContext, place
 from tailrace.broker.publishing.dedup import DedupWindows
 from tailrace.broker.publishing.fast_append import FastAppend
-from tailrace.broker.publishing.validation import CheckedBatch, ReadBatch, checked_batch, raise_unknown_topic, read_batch_for
+from tailrace.broker.publishing.validation import (
+    CheckedBatch,
+    ReadBatch,
+    checked_batch,
+    needs_recompression,
+    raise_unknown_topic,
+    read_batch_for,
+    recompressed,
+)
 from tailrace.broker.transactions.appends import TransactionalAppend
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import StoreClosedError, TailraceError
@@ -86,6 +95,8 @@ class Appender:
                 return read
             if read.live.topic.settings.dedup is not None and read.header.records > _DECODED_INLINE_RECORDS:
                 return read
+            if needs_recompression(read):
+                return read
             timestamps = context.checks.check_inline(read.batch, read.header)
             return read if timestamps is None else checked_batch(read, timestamps, context.clock.now_ms(), context.limits)
         except TailraceError as error:
@@ -139,7 +150,7 @@ class Appender:
     def _check(self, read: ReadBatch) -> CheckedBatch:
         context = self._context
         timestamps = context.checks.check(read.batch, read.header)
-        return checked_batch(read, timestamps, context.clock.now_ms(), context.limits)
+        return checked_batch(recompressed(read, context.limits), timestamps, context.clock.now_ms(), context.limits)
 
     def _place_one(self, callback: AppendCallback, adds_partitions: bool, results: Sequence[CheckResult]) -> None:
         (checked,) = results

@@ -4,11 +4,12 @@ A message gets its partition by its key, or else round robin, and an id that tra
 out, and the new messages of a partition become one batch, unless that would be too large or a value is stored beside the log.
 """
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tailrace.broker import keys
-from tailrace.broker.commits import Committer, Draft, Proposal
+from tailrace.broker.commits import Committer, Draft, Proposal, StillInFlight
 from tailrace.broker.payloads import PayloadReferences, Payloads, PayloadUse
 from tailrace.broker.producers.publishers import Publishers
 from tailrace.broker.publishing.context import PublishContext
@@ -19,11 +20,16 @@ from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.commit import Append, Changes, CommitReceipt
 from tailrace.model.errors import LimitExceededError, TailraceError
 from tailrace.model.ids import Cursor, Offset, PartitionId
+from tailrace.model.limits import KIB
 from tailrace.model.record import MESSAGE_ID_HEADER, Message, NumberedPublish, PayloadReference, Published, Record
 from tailrace.wire.batch import HEADER_BYTES, read_header
+from tailrace.wire.compression import Compression
 from tailrace.wire.partitioner import partition_for_key
 from tailrace.wire.payload_references import encode_payload_reference, expanded_size
 from tailrace.wire.records import encode_batch, encoded_size_bound
+
+_ENCODED_INLINE_BYTES = 4 * KIB
+"""Up to so many bytes are compressed on the event loop."""
 
 
 class PublishOnce(NamedTuple):
@@ -106,7 +112,7 @@ class Publisher:
     def propose(
         self, messages: Sequence[Message], *, by_server: bool = False, once: PublishOnce | None = None
     ) -> "PublishMessages":
-        """Check the messages and return the proposal that publishes them. Call its `store_payloads` before you submit it."""
+        """Check the messages and return the proposal that publishes them. Call its `prepare` before you submit it."""
         limits = self._context.limits
         if len(messages) > limits.publish_records:
             raise LimitExceededError(
@@ -117,7 +123,7 @@ class Publisher:
         return PublishMessages(self._context, self._snowflakes, self._payloads, self._references, _route(prepared), once)
 
     async def _submit(self, publish: "PublishMessages") -> list[Published]:
-        await publish.store_payloads()
+        await publish.prepare()
         return await self._committer.submit(publish)
 
     def _prepare(self, message: Message, now_ms: int, by_server: bool) -> PreparedMessage:
@@ -198,8 +204,13 @@ class PublishMessages(Proposal[list[Published]]):
     def held_bytes(self) -> int:
         return sum(routed.message.held_bytes for routed in self._routed)
 
-    async def store_payloads(self) -> None:
-        """Store large values beside the log. Must be called once, before the publish is submitted."""
+    async def prepare(self) -> None:
+        """Do what takes long. Must be called once, before the publish is submitted."""
+        await self._store_payloads()
+        await self._encode_ahead()
+
+    async def _store_payloads(self) -> None:
+        """Store large values beside the log."""
         inline = self._context.limits.payload_inline_bytes
         large = [at for at, (message, _) in enumerate(self._routed) if message.size_bound > inline and self._is_large(message)]
         if not large:
@@ -211,6 +222,26 @@ class PublishMessages(Proposal[list[Published]]):
             stored = message._replace(record=message.record._replace(value=None), reference=reference)
             self._routed[at] = RoutedMessage(stored, partition)
             self._stored_payloads.append(reference)
+
+    async def _encode_ahead(self) -> None:
+        """Encode messages for topics with a codec in a thread, as they will be stored if nothing else changes meanwhile.
+
+        `decide` encodes them again if another publish was faster with the same messages.
+        """
+        compressed = sum(message.held_bytes for message, _ in self._routed if message.live.codec is not None)
+        if compressed <= _ENCODED_INLINE_BYTES:
+            return
+        draft = Draft(self._context.store)
+        try:
+            groups = self._find_places(draft, DedupWindows(self._context.dedup, draft))
+        except StillInFlight:
+            return
+        encoded = self._context.checks.in_thread(self._encode_groups, groups)
+        self._appends = await asyncio.wrap_future(encoded)
+        self._groups = groups
+
+    def _encode_groups(self, groups: dict[PartitionId, list[int]]) -> list[_Encoded]:
+        return [encoded for partition, indexes in groups.items() for encoded in self._encode(partition, indexes)]
 
     def decide(self) -> Changes | None:
         draft = Draft(self._context.store)
@@ -226,7 +257,7 @@ class PublishMessages(Proposal[list[Published]]):
             return None
         if groups != self._groups:
             self._groups = groups
-            self._appends = [encoded for partition, indexes in groups.items() for encoded in self._encode(partition, indexes)]
+            self._appends = self._encode_groups(groups)
         for encoded in self._appends:
             partition = encoded.append.partition
             offset = draft.next_offset(partition)
@@ -352,7 +383,7 @@ def _route(prepared: list[PreparedMessage]) -> list[RoutedMessage]:
 
 
 def _encoded(live: LiveTopic, partition: PartitionId, records: list[Record], append_time: int | None) -> _Encoded:
-    batch = encode_batch(records, append_time=append_time)
+    batch = encode_batch(records, codec=live.codec or Compression.NONE, append_time=append_time)
     oldest = min(record.timestamp for record in records) if append_time is None else append_time
     append = Append(partition, batch, len(records), read_header(batch).max_timestamp, oldest_timestamp=oldest)
     return _Encoded(live, append, len(batch))

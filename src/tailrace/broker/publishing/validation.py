@@ -33,6 +33,7 @@ from tailrace.model.topic import DedupMode
 from tailrace.wire.batch import (
     CODEC_MASK,
     CONTROL_MASK,
+    HEADER_BYTES,
     NO_PRODUCER,
     REFERENCE_MASK,
     TIMESTAMP_TYPE_MASK,
@@ -41,11 +42,12 @@ from tailrace.wire.batch import (
     check_batch,
     read_header,
     with_max_timestamp,
+    with_records,
 )
-from tailrace.wire.compression import check_codec
+from tailrace.wire.compression import check_codec, compress
 from tailrace.wire.fast_record_check import compile_scan, load_scan
 from tailrace.wire.record_check import ScanRecords, TimestampSpan, check_records, plain_scan
-from tailrace.wire.records import decode_batch
+from tailrace.wire.records import decode_batch, decompressed_records
 
 _INLINE_BYTES = 4 * KIB
 _INLINE_DECOMPRESSED_BYTES = 64 * KIB
@@ -111,6 +113,28 @@ def checked_batch(read: ReadBatch, timestamps: TimestampSpan, now_ms: int, limit
     if dedup is not None and not header.is_transactional:
         records = _fingerprinted(decode_batch(batch, limits), dedup)
     return CheckedBatch(live, read.partition, batch, header, oldest, records)
+
+
+def needs_recompression(read: ReadBatch) -> bool:
+    """Return whether the topic stores batches with another codec than that of this one."""
+    codec = read.live.codec
+    return codec is not None and codec != read.header.codec
+
+
+def recompressed(read: ReadBatch, limits: Limits) -> ReadBatch:
+    """Return the batch with the codec of its topic. Takes long; may be called from any thread. Its records must be checked."""
+    live, header, codec = read.live, read.header, read.live.codec
+    if codec is None or codec == header.codec:
+        return read
+    records = compress(codec, decompressed_records(read.batch, header, limits))
+    size = HEADER_BYTES + len(records)
+    if size > live.max_batch_bytes:
+        raise MessageTooLargeError(
+            f"the batch has {size} bytes with the compression of topic {live.topic.name!r}, more than it takes"
+            f" ({_batch_limit(live, limits)}); send smaller batches"
+        )
+    batch = with_records(read.batch, (records,), (header.attributes & ~CODEC_MASK) | codec)
+    return msgspec.structs.replace(read, batch=batch, header=read_header(batch))
 
 
 def check_message(message: Message, now_ms: int, limits: Limits) -> None:

@@ -90,7 +90,7 @@ class ChangeLog:
         if not messages:
             return await self.submit(batches, numbers)
         publish = self._publisher.propose(messages)
-        await publish.store_payloads()
+        await publish.prepare()
         return await self._committer.submit(_CommitChanges(self._context, self._snowflakes, batches, publish, numbers))
 
     def submit(

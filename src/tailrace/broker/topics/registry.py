@@ -22,6 +22,7 @@ from tailrace.model.names import is_pattern_topic, is_reserved
 from tailrace.model.topic import Topic
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
+from tailrace.wire.compression import Compression
 
 
 class LiveTopic:
@@ -30,6 +31,7 @@ class LiveTopic:
     __slots__ = (
         "bytes_in",
         "bytes_out",
+        "codec",
         "dedup_evictions",
         "dedup_hits",
         "is_reserved",
@@ -62,6 +64,9 @@ class LiveTopic:
         self.partitions = tuple(PartitionId(topic.id, number) for number in range(topic.partitions))
         self.takes_batches_as_they_are = topic.settings.dedup is None and topic.settings.timestamps == "create"
         self.max_batch_bytes = topic.settings.max_message_bytes or limits.batch_bytes
+        compression = topic.settings.compression
+        self.codec = None if compression is None else Compression[compression.upper()]
+        """The codec with which batches are stored, or None for that of their producer."""
 
     def partition(self, number: int) -> PartitionId:
         """Return the id of a partition. Raises `UnknownPartitionError`."""

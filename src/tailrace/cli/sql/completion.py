@@ -44,8 +44,9 @@ TYPES = (
 )
 
 OPTIONS = (
-    "alias", "captured_by", "dedup", "dedup_window_seconds", "latency", "max_message_bytes", "password_env", "password_file",
-    "payload", "publication", "retention_max_bytes", "retention_seconds", "slot", "snapshot", "tables", "timestamps"
+    "alias", "captured_by", "compression", "dedup", "dedup_window_seconds", "latency", "max_message_bytes", "password_env",
+    "password_file", "payload", "publication", "retention_max_bytes", "retention_seconds", "slot", "snapshot", "tables",
+    "timestamps",
 )
 
 FUNCTIONS = ("avg", "coalesce", "count", "lower", "max", "min", "now", "round", "sum", "table_changes", "upper")

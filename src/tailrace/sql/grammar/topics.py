@@ -29,7 +29,7 @@ from tailrace.model.fetch import AtOffset, AtTime, StartAt, StartEdge
 from tailrace.model.ids import RouteId
 from tailrace.model.pipeline import Latency
 from tailrace.model.route import Operation, PayloadMode
-from tailrace.model.topic import DedupMode, TimestampMode, TopicOptions
+from tailrace.model.topic import CompressionMode, DedupMode, TimestampMode, TopicOptions
 from tailrace.sql.grammar.expressions import expression_text
 from tailrace.sql.grammar.selects import check_condition
 from tailrace.sql.grammar.token_reader import TokenReader
@@ -170,18 +170,21 @@ def _expressions(reader: TokenReader, source: str) -> list[ExpressionText]:
     return found
 
 
+_CHOICES = {"compression": CompressionMode, "dedup": DedupMode, "timestamps": TimestampMode}
+
+
 def _topic_option(reader: TokenReader, name: str, position: TextPosition) -> object:
     if name == "alias":
         return None if reader.take("NULL") else reader.string("the alias")
     if name not in TopicOptions.__struct_fields__:
         reader.reject(f"topics have no option {name!r}; use alias, {', '.join(TopicOptions.__struct_fields__)}", position)
-    value = reader.value(f"the value of {name}", str if name in ("dedup", "timestamps") else int)
+    value = reader.value(f"the value of {name}", str if name in _CHOICES else int)
     if reader.is_placeholder:
         return msgspec.UNSET
     try:
         return getattr(msgspec.convert({name: value}, TopicOptions), name)
     except msgspec.ValidationError:
-        choices = {"dedup": DedupMode, "timestamps": TimestampMode}.get(name)
+        choices = _CHOICES.get(name)
         wanted = "a whole number" if choices is None else " or ".join(map(repr, get_args(choices)))
         reader.reject(f"option {name!r} can't be {value!r}; it must be {wanted}")
 

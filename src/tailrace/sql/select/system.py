@@ -65,6 +65,7 @@ def _topics(broker: Broker) -> ReadRows:
                 settings.dedup_window_seconds,
                 settings.max_message_bytes,
                 settings.timestamps,
+                settings.compression,
                 _time(topic.created_ms),
             )
 
@@ -323,6 +324,7 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "dedup_window_seconds": pa.int64(),
             "max_message_bytes": pa.int64(),
             "timestamps": pa.string(),
+            "compression": pa.string(),
             "created_at": _TIME,
         },
         _topics,

@@ -42,14 +42,16 @@ def test_a_topic_is_made_by_its_name() -> None:
 def test_a_topic_is_made_with_partitions_and_options() -> None:
     text = (
         "create topic if not exists a.b partitions 4 with (alias = 'x', retention_seconds = 60, retention_max_bytes = NULL,"
-        " dedup = 'id', dedup_window_seconds = 5)"
+        " dedup = 'id', dedup_window_seconds = 5, compression = 'zstd')"
     )
     assert only(text) == CreateTopicStatement(
         text=text,
         name="a.b",
         partitions=4,
         alias="x",
-        options=TopicOptions(retention_seconds=60, retention_max_bytes=None, dedup="id", dedup_window_seconds=5),
+        options=TopicOptions(
+            retention_seconds=60, retention_max_bytes=None, dedup="id", dedup_window_seconds=5, compression="zstd"
+        ),
         if_not_exists=True,
     )
 
