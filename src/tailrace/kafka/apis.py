@@ -6,6 +6,7 @@ from tailrace.broker.broker import Broker
 from tailrace.kafka.cluster import Cluster, KafkaSettings, Node
 from tailrace.kafka.dispatch import ApiRoute, Dispatcher
 from tailrace.kafka.fetch_sessions import FetchSessions
+from tailrace.kafka.handlers.cluster_admin import ClusterAdminHandlers
 from tailrace.kafka.handlers.configs import ConfigHandlers
 from tailrace.kafka.handlers.fetch import FetchHandlers, ListOffsetsHandlers
 from tailrace.kafka.handlers.group_offsets import GroupOffsetHandlers
@@ -45,6 +46,7 @@ def create_dispatcher(
         *TransactionQueryHandlers(broker).routes(),
         *TopicHandlers(node).routes(),
         *ConfigHandlers(node).routes(),
+        *ClusterAdminHandlers(node).routes(),
     ]
     dispatcher = Dispatcher(routes, traffic, limits)
     return dispatcher

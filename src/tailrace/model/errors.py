@@ -84,6 +84,24 @@ class InvalidAssignmentError(InvalidRequestError):
     kafka_code = 39
 
 
+class NoReassignmentError(InvalidRequestError):
+    """A reassignment of a partition is to be cancelled, and none is in progress."""
+
+    kafka_code = 85
+
+
+class InvalidFeatureUpdateError(InvalidRequestError):
+    """A feature of the cluster can't have the level that was asked for."""
+
+    kafka_code = 95
+
+
+class InvalidRegularExpressionError(InvalidRequestError):
+    """A regular expression is wrong, uses what is not supported, or takes too long."""
+
+    kafka_code = 128
+
+
 class ReservedTopicError(InvalidRequestError):
     """The topic belongs to the server. Only the server creates it, writes to it and deletes it."""
 

@@ -1,5 +1,7 @@
 """Transactions over the handlers, for clients of both transaction protocols."""
 
+from uuid import UUID
+
 import pytest
 
 from tailrace.model.ids import Offset
@@ -290,3 +292,56 @@ async def test_operators_can_look_at_transactions_and_producers() -> None:
         (state,) = here.active_producers
         assert (state.producer_id, state.last_sequence, state.current_txn_start_offset) == (producer_id, 1, Offset(0))
         assert (nobody.active_producers, unknown.error_code) == ((), UNKNOWN_TOPIC)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        (None, ["billing-1", "billing-2", "orders"]),
+        ("", ["billing-1", "billing-2", "orders"]),
+        ("billing-[0-9]", ["billing-1", "billing-2"]),
+        ("billing", []),
+        ("orders|.*-2", ["billing-2", "orders"]),
+    ],
+)
+@on_loop
+async def test_transactions_are_listed_by_a_pattern_of_the_whole_id(pattern: str | None, expected: list[str]) -> None:
+    async with running_asker() as asker:
+        for name in ("orders", "billing-1", "billing-2"):
+            request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+            assert (await asker.ask(INIT_PRODUCER_ID_API, request, 5)).error_code == 0
+        listed = await asker.ask(LIST_TRANSACTIONS_API, ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+        assert sorted(each.transactional_id for each in listed.transaction_states) == expected
+
+
+@on_loop
+async def test_a_pattern_that_is_not_supported_is_an_invalid_regular_expression() -> None:
+    async with running_asker() as asker:
+        for pattern in ("(", r"\p{L}+", "(?i)tx"):
+            listed = await asker.ask(LIST_TRANSACTIONS_API, ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+            assert (listed.error_code, listed.transaction_states) == (128, ())
+
+
+@on_loop
+async def test_offsets_in_a_transaction_name_topics_by_id() -> None:
+    async with running_asker() as asker:
+        topic = await asker.broker.topics.create("t", 2)
+        producer = await producer_of(asker, newer=True)
+        partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+        request = TxnOffsetCommitRequest(
+            transactional_id="tx",
+            group_id="g",
+            producer_id=producer.identity.producer_id,
+            producer_epoch=producer.identity.epoch,
+            topics=(
+                TxnOffsetCommitRequestTopic(topic_id=UUID(int=5), partitions=(partition,)),
+                TxnOffsetCommitRequestTopic(topic_id=topic.uuid, partitions=(partition,)),
+            ),
+        )
+        response = await asker.ask(TXN_OFFSET_COMMIT_API, request, 6)
+        assert [(each.topic_id, each.partitions[0].error_code) for each in response.topics] == [
+            (UUID(int=5), 100),
+            (topic.uuid, 0),
+        ]
+        assert (await end(asker, producer, 5, committed=True)).error_code == 0
+        assert (await fetch_offset(asker)).committed_offset == 7

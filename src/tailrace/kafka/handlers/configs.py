@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics. The configs of the server are read-only."""
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources. Only configs of topics can be altered."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -19,6 +19,7 @@ from tailrace.wire.messages.configs import (
     ALTER_CONFIGS_API,
     DESCRIBE_CONFIGS_API,
     INCREMENTAL_ALTER_CONFIGS_API,
+    LIST_CONFIG_RESOURCES_API,
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
@@ -32,12 +33,22 @@ from tailrace.wire.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+    ListedConfigResource,
 )
 
 _log = logging.getLogger(__name__)
 
 _TOPIC = 2
 _BROKER = 4
+_BROKER_LOGGER = 8
+_CLIENT_METRICS = 16
+_GROUP = 32
+_LISTED = (_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP)
+"""The types of resources that ListConfigResources knows."""
+_TYPES_SINCE = 1
+_UNSUPPORTED_VERSION = 35
 _SET = 0
 _DELETE = 1
 
@@ -52,6 +63,7 @@ class ConfigHandlers:
             ApiRoute(DESCRIBE_CONFIGS_API, self.describe),
             ApiRoute(ALTER_CONFIGS_API, self.alter),
             ApiRoute(INCREMENTAL_ALTER_CONFIGS_API, self.alter_some),
+            ApiRoute(LIST_CONFIG_RESOURCES_API, self.list_resources),
         ]
 
     def describe(self, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -145,6 +157,20 @@ class ConfigHandlers:
                 )
             )
         return IncrementalAlterConfigsResponse(responses=tuple(responses))
+
+    def list_resources(self, context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+        """List what has configs. Nothing is configured for groups, loggers and metrics of clients."""
+        wanted = (request.resource_types or _LISTED) if context.version >= _TYPES_SINCE else (_CLIENT_METRICS,)
+        if not set(wanted) <= set(_LISTED):
+            return ListConfigResourcesResponse(error_code=_UNSUPPORTED_VERSION)
+        names = {_TOPIC: [live.topic.name for live in self._topics], _BROKER: [str(NODE_ID)]}
+        return ListConfigResourcesResponse(
+            config_resources=tuple(
+                ListedConfigResource(resource_name=name, resource_type=kind)
+                for kind in dict.fromkeys(wanted)
+                for name in names.get(kind, ())
+            )
+        )
 
     def _parse(self, configs: Iterable[tuple[str, str | None]]) -> TopicChange:
         return parse_configs(configs, self._node.limits, self._node.cluster.durability)

@@ -171,7 +171,9 @@ class GroupHandlers:
             try:
                 await self._removal.delete(name)
             except TailraceError as error:
-                results.append(DeletableGroupResult(group_id=name, error_code=group_error_code(error)))
+                results.append(
+                    DeletableGroupResult(group_id=name, error_code=group_error_code(error), error_message=str(error))
+                )
             else:
                 results.append(DeletableGroupResult(group_id=name))
         return DeleteGroupsResponse(results=tuple(results))

@@ -8,6 +8,7 @@ import msgspec
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.kafka.cluster import CLUSTER_OPERATIONS, NODE_ID, NOT_ASKED, REPLICAS, TOPIC_OPERATIONS, Cluster, Node
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
+from tailrace.kafka.features import EPOCH, finalized_features, supported_features
 from tailrace.model.errors import InvalidRequestError, InvalidTopicNameError, TailraceError, UnknownTopicError
 from tailrace.model.names import check_topic_name, is_reserved
 from tailrace.wire.batch import LEADER_EPOCH
@@ -23,7 +24,6 @@ from tailrace.wire.messages.cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
-    FinalizedFeatureKey,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     FoundCoordinator,
@@ -33,7 +33,6 @@ from tailrace.wire.messages.cluster import (
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
-    SupportedFeatureKey,
 )
 from tailrace.wire.messages.topics import (
     DESCRIBE_TOPIC_PARTITIONS_API,
@@ -50,9 +49,6 @@ _MAX_PARTITIONS = 2_000
 _GROUP = 0
 _TRANSACTION = 1
 _INVALID_REQUEST = 42
-_TRANSACTIONS = "transaction.version"
-_WITH_EPOCHS = 2
-"""Tells clients that each transaction gets an epoch and that writing to a partition adds it."""
 
 
 class MetadataHandlers:
@@ -235,9 +231,7 @@ class VersionHandlers:
     def versions(self, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
         return ApiVersionsResponse(
             api_keys=tuple(self._offered()),
-            supported_features=(SupportedFeatureKey(name=_TRANSACTIONS, min_version=1, max_version=_WITH_EPOCHS),),
-            finalized_features_epoch=0,
-            finalized_features=(
-                FinalizedFeatureKey(name=_TRANSACTIONS, max_version_level=_WITH_EPOCHS, min_version_level=_WITH_EPOCHS),
-            ),
+            supported_features=supported_features(context.version),
+            finalized_features_epoch=EPOCH,
+            finalized_features=finalized_features(),
         )

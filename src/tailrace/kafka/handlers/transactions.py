@@ -5,16 +5,19 @@ The version of a request tells which transaction protocol its client speaks. Cli
 and groups by writing to them, and get a new epoch at the end of each transaction.
 """
 
+import asyncio
 from collections.abc import Sequence
 from itertools import groupby
+from uuid import UUID
 
 from tailrace.broker.broker import Broker
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.kafka.handlers.groups import group_error_code
-from tailrace.model.errors import ProducerFencedError, TailraceError, TransactionFencedError
+from tailrace.kafka.regular_expressions import RegularExpression
+from tailrace.model.errors import ProducerFencedError, TailraceError, TransactionFencedError, UnknownTopicError
 from tailrace.model.group import MemberIdentity, OffsetCommit
 from tailrace.model.ids import Offset, ProducerId
-from tailrace.model.transaction import ProducerIdentity
+from tailrace.model.transaction import ProducerIdentity, TransactionListing
 from tailrace.wire.messages.transactions import (
     ADD_OFFSETS_TO_TXN_API,
     ADD_PARTITIONS_TO_TXN_API,
@@ -63,13 +66,16 @@ _FENCED_SINCE = {
 }
 """The first versions whose clients know PRODUCER_FENCED."""
 _GROUP_ADDED_SINCE = 5
+_BY_TOPIC_ID = 6
+"""The first version of TxnOffsetCommit that names topics by id."""
+_UNKNOWN_TOPIC_ID = 100
 _EPOCH_BUMPED_SINCE = 5
 _LAST_WITHOUT_PREPARING = 5
 """Later versions of InitProducerId are for two-phase commits with an external coordinator."""
 _INIT_FENCED_SINCE = 4
 _NO_PRODUCER = -1
-_LAST_WITHOUT_PATTERNS = 1
-"""Later versions of ListTransactions take regular expressions, with which a client can block the server."""
+_TURN_SECONDS = 0.01
+"""How long ids are matched with a regular expression before other requests have their turn."""
 _STATES = frozenset(
     ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
 )
@@ -126,15 +132,18 @@ class TransactionHandlers:
 
     async def commit_offsets(self, context: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse:
         member = MemberIdentity(request.member_id, request.generation_id, request.group_instance_id)
+        by_id = context.version >= _BY_TOPIC_ID
+        names = [self._name_by_id(topic.topic_id) if by_id else topic.name for topic in request.topics]
         commits = [
             OffsetCommit(
-                topic.name,
+                name,
                 partition.partition_index,
                 Offset(partition.committed_offset),
                 partition.committed_leader_epoch,
                 partition.committed_metadata or "",
             )
-            for topic in request.topics
+            for name, topic in zip(names, request.topics, strict=True)
+            if name is not None
             for partition in topic.partitions
         ]
         outcomes: Sequence[TailraceError | None]
@@ -154,14 +163,16 @@ class TransactionHandlers:
             topics=tuple(
                 TxnOffsetCommitResponseTopic(
                     name=topic.name,
+                    topic_id=topic.topic_id,
                     partitions=tuple(
                         TxnOffsetCommitResponsePartition(
-                            partition_index=partition.partition_index, error_code=_code(context, next(outcome_of_each))
+                            partition_index=partition.partition_index,
+                            error_code=_UNKNOWN_TOPIC_ID if name is None else _code(context, next(outcome_of_each)),
                         )
                         for partition in topic.partitions
                     ),
                 )
-                for topic in request.topics
+                for name, topic in zip(names, request.topics, strict=True)
             )
         )
 
@@ -176,6 +187,12 @@ class TransactionHandlers:
         except TailraceError as error:
             return EndTxnResponse(error_code=_code(context, error))
         return EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
+
+    def _name_by_id(self, topic_id: UUID) -> str | None:
+        try:
+            return self._topics.readable_by_uuid(topic_id).topic.name
+        except UnknownTopicError:
+            return None
 
     def _missing(self, topic: str, partition: int) -> int:
         try:
@@ -229,7 +246,7 @@ class TransactionQueryHandlers:
         return [
             ApiRoute(DESCRIBE_PRODUCERS_API, self.producers),
             ApiRoute(DESCRIBE_TRANSACTIONS_API, self.describe),
-            ApiRoute(LIST_TRANSACTIONS_API, self.find, highest=_LAST_WITHOUT_PATTERNS),
+            ApiRoute(LIST_TRANSACTIONS_API, self.find),
         ]
 
     def producers(self, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
@@ -246,11 +263,14 @@ class TransactionQueryHandlers:
     def describe(self, context: RequestContext, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
         return DescribeTransactionsResponse(transaction_states=tuple(map(self._described, request.transactional_ids)))
 
-    def find(self, context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    async def find(self, context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        pattern = RegularExpression(request.transactional_id_pattern) if request.transactional_id_pattern else None
         unknown = tuple(state for state in request.state_filters if state not in _STATES)
         found = self._queries.find(
             states=request.state_filters, producer_ids=request.producer_id_filters, lasting_ms=request.duration_filter
         )
+        if pattern is not None:
+            found = await _matching(found, pattern)
         return ListTransactionsResponse(
             unknown_state_filters=unknown,
             transaction_states=tuple(
@@ -301,3 +321,17 @@ class TransactionQueryHandlers:
                 for topic, numbers in groupby(sorted(found.partitions), lambda pair: pair[0])
             ),
         )
+
+
+async def _matching(listings: Sequence[TransactionListing], pattern: RegularExpression) -> list[TransactionListing]:
+    """Return the transactions whose id matches, and let other requests have their turn meanwhile."""
+    loop = asyncio.get_running_loop()
+    turn_ends = loop.time() + _TURN_SECONDS
+    found = []
+    for listing in listings:
+        if pattern.matches(listing.transactional_id):
+            found.append(listing)
+        if loop.time() > turn_ends:
+            await asyncio.sleep(0)
+            turn_ends = loop.time() + _TURN_SECONDS
+    return found

@@ -1,4 +1,4 @@
-"""Requests and responses of DescribeConfigs, AlterConfigs, IncrementalAlterConfigs."""
+"""Requests and responses of DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
 
 from typing import Annotated
 
@@ -113,3 +113,21 @@ class IncrementalAlterConfigsResponse(KafkaMessage, frozen=True, kw_only=True):
 INCREMENTAL_ALTER_CONFIGS_API = Api(
     44, "IncrementalAlterConfigs", 0, 1, 1, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 )
+
+
+class ListConfigResourcesRequest(KafkaMessage, frozen=True, kw_only=True):
+    resource_types: Annotated[tuple[Int8, ...], Since(1)] = ()
+
+
+class ListedConfigResource(KafkaMessage, frozen=True, kw_only=True):
+    resource_name: String = ""
+    resource_type: Annotated[Int8, Since(1)] = 16
+
+
+class ListConfigResourcesResponse(KafkaMessage, frozen=True, kw_only=True):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    config_resources: tuple[ListedConfigResource, ...] = ()
+
+
+LIST_CONFIG_RESOURCES_API = Api(74, "ListConfigResources", 0, 1, 0, ListConfigResourcesRequest, ListConfigResourcesResponse)

@@ -171,6 +171,7 @@ class DeleteGroupsRequest(KafkaMessage, frozen=True, kw_only=True):
 class DeletableGroupResult(KafkaMessage, frozen=True, kw_only=True):
     group_id: String = ""
     error_code: Int16 = 0
+    error_message: Annotated[String | None, Since(3), NullableSince(0)] = None
 
 
 class DeleteGroupsResponse(KafkaMessage, frozen=True, kw_only=True):
@@ -178,4 +179,4 @@ class DeleteGroupsResponse(KafkaMessage, frozen=True, kw_only=True):
     results: tuple[DeletableGroupResult, ...] = ()
 
 
-DELETE_GROUPS_API = Api(42, "DeleteGroups", 0, 2, 2, DeleteGroupsRequest, DeleteGroupsResponse)
+DELETE_GROUPS_API = Api(42, "DeleteGroups", 0, 3, 2, DeleteGroupsRequest, DeleteGroupsResponse)

@@ -3,7 +3,20 @@ DescribeTransactions, DescribeProducers."""
 
 from typing import Annotated
 
-from tailrace.wire.message import Api, Boolean, Int16, Int32, Int64, KafkaMessage, NullableSince, Since, String, Until
+from tailrace.wire.message import (
+    NO_UUID,
+    Api,
+    Boolean,
+    Int16,
+    Int32,
+    Int64,
+    KafkaMessage,
+    NullableSince,
+    Since,
+    String,
+    Until,
+    Uuid,
+)
 
 
 class InitProducerIdRequest(KafkaMessage, frozen=True, kw_only=True):
@@ -96,7 +109,8 @@ class TxnOffsetCommitRequestPartition(KafkaMessage, frozen=True, kw_only=True):
 
 
 class TxnOffsetCommitRequestTopic(KafkaMessage, frozen=True, kw_only=True):
-    name: String = ""
+    name: Annotated[String, Until(5)] = ""
+    topic_id: Annotated[Uuid, Since(6)] = NO_UUID
     partitions: tuple[TxnOffsetCommitRequestPartition, ...] = ()
 
 
@@ -117,7 +131,8 @@ class TxnOffsetCommitResponsePartition(KafkaMessage, frozen=True, kw_only=True):
 
 
 class TxnOffsetCommitResponseTopic(KafkaMessage, frozen=True, kw_only=True):
-    name: String = ""
+    name: Annotated[String, Until(5)] = ""
+    topic_id: Annotated[Uuid, Since(6)] = NO_UUID
     partitions: tuple[TxnOffsetCommitResponsePartition, ...] = ()
 
 
@@ -126,7 +141,7 @@ class TxnOffsetCommitResponse(KafkaMessage, frozen=True, kw_only=True):
     topics: tuple[TxnOffsetCommitResponseTopic, ...] = ()
 
 
-TXN_OFFSET_COMMIT_API = Api(28, "TxnOffsetCommit", 0, 5, 3, TxnOffsetCommitRequest, TxnOffsetCommitResponse)
+TXN_OFFSET_COMMIT_API = Api(28, "TxnOffsetCommit", 0, 6, 3, TxnOffsetCommitRequest, TxnOffsetCommitResponse)
 
 
 class EndTxnRequest(KafkaMessage, frozen=True, kw_only=True):

@@ -1,0 +1,127 @@
+"""ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments and UpdateFeatures, for a cluster of one broker.
+
+It leads every partition and has its only replica, so no election is needed and nothing can be moved.
+"""
+
+from collections.abc import Sequence
+
+from tailrace.kafka.cluster import REPLICAS, Node
+from tailrace.kafka.dispatch import ApiRoute, RequestContext
+from tailrace.kafka.features import SAFE_DOWNGRADE, UPGRADE, check_update
+from tailrace.model.errors import InvalidAssignmentError, InvalidRequestError, NoReassignmentError, TailraceError
+from tailrace.wire.messages.cluster_admin import (
+    ALTER_PARTITION_REASSIGNMENTS_API,
+    ELECT_LEADERS_API,
+    LIST_PARTITION_REASSIGNMENTS_API,
+    UPDATE_FEATURES_API,
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersPartitionResult,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    FeatureUpdateKey,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+    ReplicaElectionResult,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+_ELECTION_TYPES = (0, 1)
+"""Preferred and unclean."""
+_ELECTION_NOT_NEEDED = 84
+_UPGRADE_TYPES_SINCE = 1
+
+
+class ClusterAdminHandlers:
+    def __init__(self, node: Node) -> None:
+        self._topics = node.broker.topics
+
+    def routes(self) -> list[ApiRoute]:
+        return [
+            ApiRoute(ELECT_LEADERS_API, self.elect),
+            ApiRoute(ALTER_PARTITION_REASSIGNMENTS_API, self.reassign),
+            ApiRoute(LIST_PARTITION_REASSIGNMENTS_API, self.reassignments),
+            ApiRoute(UPDATE_FEATURES_API, self.update_features),
+        ]
+
+    def elect(self, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        if request.election_type not in _ELECTION_TYPES:
+            raise InvalidRequestError(f"unknown election type {request.election_type}; use 0 (preferred) or 1 (unclean)")
+        # As in Kafka, a request for all partitions is told only of those that needed an election.
+        return ElectLeadersResponse(
+            replica_election_results=tuple(
+                ReplicaElectionResult(
+                    topic=topic.topic, partition_result=tuple(self._elect(topic.topic, number) for number in topic.partitions)
+                )
+                for topic in request.topic_partitions or ()
+            )
+        )
+
+    def _elect(self, topic: str, partition: int) -> ElectLeadersPartitionResult:
+        try:
+            self._topics.get(topic).partition(partition)
+        except TailraceError as error:
+            return ElectLeadersPartitionResult(partition_id=partition, error_code=error.kafka_code, error_message=str(error))
+        return ElectLeadersPartitionResult(
+            partition_id=partition,
+            error_code=_ELECTION_NOT_NEEDED,
+            error_message=f"broker {REPLICAS[0]} leads the partition already; it is the only one",
+        )
+
+    def reassign(
+        self, context: RequestContext, request: AlterPartitionReassignmentsRequest
+    ) -> AlterPartitionReassignmentsResponse:
+        return AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=request.allow_replication_factor_change,
+            responses=tuple(
+                ReassignableTopicResponse(
+                    name=topic.name, partitions=tuple(self._reassign(topic.name, wanted) for wanted in topic.partitions)
+                )
+                for topic in request.topics
+            ),
+        )
+
+    def _reassign(self, topic: str, wanted: ReassignablePartition) -> ReassignablePartitionResponse:
+        index = wanted.partition_index
+        try:
+            self._topics.get(topic).partition(index)
+            _check_replicas(topic, index, wanted.replicas)
+        except TailraceError as error:
+            return ReassignablePartitionResponse(partition_index=index, error_code=error.kafka_code, error_message=str(error))
+        return ReassignablePartitionResponse(partition_index=index)
+
+    def reassignments(
+        self, context: RequestContext, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        return ListPartitionReassignmentsResponse()
+
+    def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+        try:
+            for update in request.feature_updates:
+                check_update(update.feature, update.max_version_level, _upgrade_type(context, update))
+        except TailraceError as error:
+            return UpdateFeaturesResponse(error_code=error.kafka_code, error_message=str(error))
+        return UpdateFeaturesResponse(
+            results=tuple(UpdatableFeatureResult(feature=update.feature) for update in request.feature_updates)
+        )
+
+
+def _check_replicas(topic: str, partition: int, replicas: Sequence[int] | None) -> None:
+    """Raise unless the partition is on these brokers already."""
+    if replicas is None:
+        raise NoReassignmentError(f"partition {partition} of {topic!r} is not being reassigned, so there is nothing to cancel")
+    if tuple(replicas) != REPLICAS:
+        raise InvalidAssignmentError(
+            f"partition {partition} of {topic!r} can't be moved to brokers {list(replicas)}; the only broker is {REPLICAS[0]}"
+        )
+
+
+def _upgrade_type(context: RequestContext, update: FeatureUpdateKey) -> int:
+    if context.version >= _UPGRADE_TYPES_SINCE:
+        return update.upgrade_type
+    return SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
