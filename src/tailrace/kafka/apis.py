@@ -3,6 +3,7 @@
 from random import SystemRandom
 
 from tailrace.broker.broker import Broker
+from tailrace.kafka.client_telemetry import ClientTelemetry
 from tailrace.kafka.cluster import Cluster, KafkaSettings, Node
 from tailrace.kafka.dispatch import ApiRoute, Dispatcher
 from tailrace.kafka.fetch_sessions import FetchSessions
@@ -13,6 +14,7 @@ from tailrace.kafka.handlers.group_offsets import GroupOffsetHandlers
 from tailrace.kafka.handlers.groups import GroupHandlers
 from tailrace.kafka.handlers.metadata import ClusterHandlers, MetadataHandlers, VersionHandlers
 from tailrace.kafka.handlers.produce import ProduceHandlers
+from tailrace.kafka.handlers.telemetry import TelemetryHandlers
 from tailrace.kafka.handlers.topics import TopicHandlers
 from tailrace.kafka.handlers.transactions import ProducerHandlers, TransactionHandlers, TransactionQueryHandlers
 from tailrace.kafka.metrics import Traffic
@@ -48,5 +50,8 @@ def create_dispatcher(
         *ConfigHandlers(node).routes(),
         *ClusterAdminHandlers(node).routes(),
     ]
+    if settings.client_telemetry:
+        traffic.telemetry = ClientTelemetry(clock, limits, settings)
+        routes += TelemetryHandlers(traffic.telemetry, limits).routes()
     dispatcher = Dispatcher(routes, traffic, limits)
     return dispatcher

@@ -1,8 +1,9 @@
 """What Kafka's clients see of the server: a cluster of one broker, which leads every partition and coordinates every group."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from tailrace.model.address import Address
 from tailrace.model.commit import Durability
@@ -39,6 +40,10 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Create a topic when a client asks for one that does not exist, as Kafka does by default."""
     default_partitions: int = 1
     """Partitions of topics that are created without a number of partitions."""
+    client_telemetry: bool = True
+    """Take the metrics that clients push (KIP-714), and show them with those of the server."""
+    telemetry_interval_seconds: Annotated[int, Meta(ge=1, le=3600)] = 60
+    """How often clients push their metrics."""
 
 
 class Node(NamedTuple):

@@ -2,9 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from tailrace.kafka.client_telemetry import ClientTelemetry
 
 _PREFIX = "tailrace_kafka_"
 
@@ -23,6 +27,8 @@ class Traffic:
         self.bytes_out = 0
         self.held_bytes = 0
         """Bytes of requests that are being received or answered."""
+        self.telemetry: ClientTelemetry | None = None
+        """The metrics that clients push, unless that is off."""
 
 
 class KafkaCollector(Collector):
@@ -56,4 +62,31 @@ class KafkaCollector(Collector):
             _PREFIX + "held_request_bytes",
             "Bytes of Kafka requests that are being received or answered.",
             value=traffic.held_bytes,
+        )
+        yield from self._of_clients()
+
+    def _of_clients(self) -> Iterator[Metric]:
+        telemetry = self._traffic.telemetry
+        shown = GaugeMetricFamily(
+            _PREFIX + "client_metric", "Metrics that Kafka clients push, by client and metric.", labels=("client", "metric")
+        )
+        pushes = CounterMetricFamily(
+            _PREFIX + "client_metrics_pushes", "Pushes of metrics by Kafka clients, by outcome.", labels=("outcome",)
+        )
+        if telemetry is not None:
+            for labels, value in sorted(telemetry.shown().items()):
+                shown.add_metric(labels, value)
+            for outcome, count in sorted(telemetry.pushes.items()):
+                pushes.add_metric((outcome,), count)
+        yield shown
+        yield pushes
+        yield GaugeMetricFamily(
+            _PREFIX + "client_metrics_clients",
+            "Kafka clients whose metrics are shown.",
+            value=0 if telemetry is None else telemetry.clients,
+        )
+        yield CounterMetricFamily(
+            _PREFIX + "client_metrics_dropped",
+            "Metrics that Kafka clients pushed and that were not kept.",
+            value=0 if telemetry is None else telemetry.dropped,
         )

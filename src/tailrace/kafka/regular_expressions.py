@@ -22,7 +22,7 @@ _PUNCTUATION = frozenset("\\.[](){}*+?|^$-/_ @#:,=!<>&%~\"'`;")
 _CONTROLS = frozenset("tnrf")
 
 
-class RegularExpression:
+class Re2Pattern:
     """A compiled pattern. It must match the whole text."""
 
     def __init__(self, pattern: str, clock: Callable[[], float] = time.monotonic) -> None:

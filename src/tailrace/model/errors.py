@@ -102,6 +102,27 @@ class InvalidRegularExpressionError(InvalidRequestError):
     kafka_code = 128
 
 
+class TelemetryThrottledError(TailraceError):
+    """A Kafka client pushes its metrics more often than it was asked to, or too many push them at the same time."""
+
+    kafka_code = 89
+    http_status = 429
+    retriable = True
+
+
+class UnknownSubscriptionError(InvalidRequestError):
+    """A Kafka client pushes metrics for a subscription that is not in force. It must ask for the one that is."""
+
+    kafka_code = 117
+
+
+class TelemetryTooLargeError(LimitExceededError):
+    """A Kafka client pushes metrics that are larger than it was told."""
+
+    kafka_code = 118
+    http_status = 413
+
+
 class ReservedTopicError(InvalidRequestError):
     """The topic belongs to the server. Only the server creates it, writes to it and deletes it."""
 

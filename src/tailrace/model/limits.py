@@ -191,6 +191,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Fetch sessions of Kafka consumers. Above it consumers name all their partitions in every request."""
     fetch_session_partitions: int = 100_000
     """Partitions of all fetch sessions together."""
+    telemetry_bytes: int = 256 * KIB
+    """Bytes of the metrics that a Kafka client pushes at a time, compressed and decompressed."""
+    telemetry_clients: int = 4_000
+    """Kafka clients whose metrics are known. Above it the longest silent are forgotten."""
+    client_metrics: int = 10_000
+    """Metrics of Kafka clients that are kept, of all clients together. Others are dropped and counted."""
     pipelines: int = 1_000
     pipeline_name_length: int = 200
     """Bytes of a pipeline's name."""

@@ -164,10 +164,11 @@ async def test_topics_and_the_broker_are_what_has_configs() -> None:
     async with running_asker() as asker:
         await asker.broker.topics.create("orders")
         await asker.broker.topics.create("bills")
-        assert await listed(asker, 1) == [(TOPIC, "bills"), (TOPIC, "orders"), (BROKER, "0")]
+        everything = [(TOPIC, "bills"), (TOPIC, "orders"), (BROKER, "0"), (CLIENT_METRICS, "tailrace")]
+        assert await listed(asker, 1) == everything
         assert await listed(asker, 1, BROKER, GROUP) == [(BROKER, "0")]
         assert await listed(asker, 1, TOPIC, TOPIC) == [(TOPIC, "bills"), (TOPIC, "orders")]
-        assert await listed(asker, 1, CLIENT_METRICS) == await listed(asker, 0) == []
+        assert await listed(asker, 1, CLIENT_METRICS) == await listed(asker, 0) == [(CLIENT_METRICS, "tailrace")]
         unknown = await asker.ask(LIST_CONFIG_RESOURCES_API, ListConfigResourcesRequest(resource_types=(TOPIC, 99)), 1)
         assert (unknown.error_code, unknown.config_resources) == (UNSUPPORTED_VERSION, ())
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tailrace.kafka.regular_expressions import RegularExpression
+from tailrace.kafka.regular_expressions import Re2Pattern
 from tailrace.model.errors import InvalidRegularExpressionError
 
 NAMES = (
@@ -63,7 +63,7 @@ NAMES = (
 def test_what_is_supported_matches_whole_names_as_python_does(pattern: str) -> None:
     # For this part of the language Python and RE2 agree; RE2's classes are those of ASCII.
     expected = [name for name in NAMES if re.fullmatch(pattern, name, re.ASCII)]
-    expression = RegularExpression(pattern)
+    expression = Re2Pattern(pattern)
     assert [name for name in NAMES if expression.matches(name)] == expected
 
 
@@ -77,12 +77,12 @@ def test_what_is_supported_matches_whole_names_as_python_does(pattern: str) -> N
 )
 def test_what_is_wrong_or_not_supported_is_rejected(pattern: str) -> None:
     with pytest.raises(InvalidRegularExpressionError):
-        RegularExpression(pattern)
+        Re2Pattern(pattern)
 
 
 def test_matches_that_take_too_long_together_are_ended() -> None:
     ticks = iter(range(100))
-    expression = RegularExpression("a*", clock=lambda: next(ticks) * 0.4)
+    expression = Re2Pattern("a*", clock=lambda: next(ticks) * 0.4)
     assert expression.matches("a")
     assert expression.matches("b") is False
     with pytest.raises(InvalidRegularExpressionError, match="takes too long"):

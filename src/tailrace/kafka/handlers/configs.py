@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from tailrace.kafka.accepted_configs import ConfigType
+from tailrace.kafka.client_telemetry import REQUESTED_METRICS
 from tailrace.kafka.cluster import NODE_ID, Node
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.kafka.topic_configs import (
@@ -47,6 +48,8 @@ _CLIENT_METRICS = 16
 _GROUP = 32
 _LISTED = (_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP)
 """The types of resources that ListConfigResources knows."""
+_SUBSCRIPTION = "tailrace"
+"""The name of the only subscription to metrics of clients."""
 _TYPES_SINCE = 1
 _UNSUPPORTED_VERSION = 35
 _SET = 0
@@ -57,6 +60,7 @@ class ConfigHandlers:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._topics = node.broker.topics
+        self._subscriptions = (_SUBSCRIPTION,) if node.settings.client_telemetry else ()
 
     def routes(self) -> list[ApiRoute]:
         return [
@@ -95,7 +99,26 @@ class ConfigHandlers:
             if name not in ("", str(NODE_ID)):
                 raise InvalidRequestError(f"unknown broker {name!r}; the only broker is {NODE_ID}")
             return self._server_configs() if name else ()
-        raise InvalidRequestError(f"resource type {resource_type} has no configs; use {_TOPIC} (topic) or {_BROKER} (broker)")
+        if resource_type == _CLIENT_METRICS:
+            if name not in self._subscriptions:
+                raise InvalidRequestError(f"there is no subscription to client metrics {name!r}")
+            return self._subscription_configs()
+        raise InvalidRequestError(
+            f"resource type {resource_type} has no configs; use {_TOPIC} (topic), {_BROKER} (broker) or {_CLIENT_METRICS}"
+            " (client metrics)"
+        )
+
+    def _subscription_configs(self) -> list[ConfigEntry]:
+        interval_ms = self._node.settings.telemetry_interval_seconds * 1000
+        values = (
+            ("interval.ms", str(interval_ms), ConfigType.INT, "How often clients push their metrics."),
+            ("match", "", ConfigType.LIST, "All clients."),
+            ("metrics", ",".join(REQUESTED_METRICS), ConfigType.LIST, "Prefixes of the names of metrics that are pushed."),
+        )
+        return [
+            ConfigEntry(name, value, kind, ConfigSource.STATIC_BROKER, documentation, read_only=True)
+            for name, value, kind, documentation in values
+        ]
 
     def _server_configs(self) -> list[ConfigEntry]:
         auto_create = "true" if self._node.settings.auto_create_topics else "false"
@@ -159,11 +182,15 @@ class ConfigHandlers:
         return IncrementalAlterConfigsResponse(responses=tuple(responses))
 
     def list_resources(self, context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-        """List what has configs. Nothing is configured for groups, loggers and metrics of clients."""
+        """List what has configs. Groups and loggers have none."""
         wanted = (request.resource_types or _LISTED) if context.version >= _TYPES_SINCE else (_CLIENT_METRICS,)
         if not set(wanted) <= set(_LISTED):
             return ListConfigResourcesResponse(error_code=_UNSUPPORTED_VERSION)
-        names = {_TOPIC: [live.topic.name for live in self._topics], _BROKER: [str(NODE_ID)]}
+        names = {
+            _TOPIC: [live.topic.name for live in self._topics],
+            _BROKER: [str(NODE_ID)],
+            _CLIENT_METRICS: self._subscriptions,
+        }
         return ListConfigResourcesResponse(
             config_resources=tuple(
                 ListedConfigResource(resource_name=name, resource_type=kind)

@@ -13,7 +13,7 @@ from uuid import UUID
 from tailrace.broker.broker import Broker
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.kafka.handlers.groups import group_error_code
-from tailrace.kafka.regular_expressions import RegularExpression
+from tailrace.kafka.regular_expressions import Re2Pattern
 from tailrace.model.errors import ProducerFencedError, TailraceError, TransactionFencedError, UnknownTopicError
 from tailrace.model.group import MemberIdentity, OffsetCommit
 from tailrace.model.ids import Offset, ProducerId
@@ -264,7 +264,7 @@ class TransactionQueryHandlers:
         return DescribeTransactionsResponse(transaction_states=tuple(map(self._described, request.transactional_ids)))
 
     async def find(self, context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
-        pattern = RegularExpression(request.transactional_id_pattern) if request.transactional_id_pattern else None
+        pattern = Re2Pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
         unknown = tuple(state for state in request.state_filters if state not in _STATES)
         found = self._queries.find(
             states=request.state_filters, producer_ids=request.producer_id_filters, lasting_ms=request.duration_filter
@@ -323,7 +323,7 @@ class TransactionQueryHandlers:
         )
 
 
-async def _matching(listings: Sequence[TransactionListing], pattern: RegularExpression) -> list[TransactionListing]:
+async def _matching(listings: Sequence[TransactionListing], pattern: Re2Pattern) -> list[TransactionListing]:
     """Return the transactions whose id matches, and let other requests have their turn meanwhile."""
     loop = asyncio.get_running_loop()
     turn_ends = loop.time() + _TURN_SECONDS
