@@ -1,7 +1,5 @@
 """Configs of Kafka without effect are checked, accepted and shown as what is in force."""
 
-import logging
-
 import pytest
 
 from tailrace.kafka.accepted_configs import ACCEPTED
@@ -151,7 +149,6 @@ async def described(asker: Asker, *names: str) -> dict[str, DescribeConfigsResou
 
 @on_loop
 async def test_a_repartition_topic_of_kafka_streams_is_created(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "tailrace.kafka")
     configs = {
         "cleanup.policy": "delete",
         "message.timestamp.type": "CreateTime",

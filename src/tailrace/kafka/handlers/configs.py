@@ -212,7 +212,7 @@ class ConfigHandlers:
 
 def log_without_effect(topic: str, change: TopicChange) -> None:
     if change.without_effect:
-        _log.info(
+        _log.warning(
             "topic %r: accepted without effect: %s; describe the topic to see what is in force",
             topic,
             ", ".join(sorted(set(change.without_effect))),
