@@ -30,7 +30,8 @@ FAMILIES = {
     "fetch": ("fetch", "list_offsets", "offset_for_leader_epoch"),
     "cluster": ("api_versions", "metadata", "describe_cluster", "find_coordinator", "describe_log_dirs"),
     "topics": ("create_topics", "delete_topics", "create_partitions", "delete_records", "describe_topic_partitions"),
-    "configs": ("describe_configs", "alter_configs", "incremental_alter_configs"),
+    "cluster_admin": ("elect_leaders", "alter_partition_reassignments", "list_partition_reassignments", "update_features"),
+    "configs": ("describe_configs", "alter_configs", "incremental_alter_configs", "list_config_resources"),
     "groups": (
         "join_group",
         "sync_group",
@@ -51,6 +52,7 @@ FAMILIES = {
         "describe_transactions",
         "describe_producers",
     ),
+    "telemetry": ("get_telemetry_subscriptions", "push_telemetry"),
 }
 """The APIs of each module."""
 
@@ -68,6 +70,7 @@ RENAMED = {
         "TopicRequest": "DescribeTopicPartitionsTopic",
     },
     "describe_transactions": {"TopicData": "DescribedTransactionTopic", "TransactionState": "DescribedTransaction"},
+    "elect_leaders": {"PartitionResult": "ElectLeadersPartitionResult", "TopicPartitions": "ElectLeadersTopicPartitions"},
     "fetch": {
         "AbortedTransaction": "FetchAbortedTransaction",
         "EpochEndOffset": "FetchEpochEndOffset",
@@ -84,6 +87,7 @@ RENAMED = {
         "AlterableConfig": "IncrementalAlterableConfig",
     },
     "leave_group": {"MemberIdentity": "LeaveGroupMember", "MemberResponse": "LeaveGroupMemberResponse"},
+    "list_config_resources": {"ConfigResource": "ListedConfigResource"},
     "list_transactions": {"TransactionState": "ListedTransaction"},
     "produce": {"LeaderIdAndEpoch": "ProduceLeaderIdAndEpoch", "NodeEndpoint": "ProduceNodeEndpoint"},
 }
@@ -123,6 +127,33 @@ class Field:
 class Structure(NamedTuple):
     name: str
     fields: list[Field]
+
+
+class NewerVersion(NamedTuple):
+    """What the version after the newest that kio knows changes, by Kafka's own description."""
+
+    version: int
+    added: dict[str, tuple[str, Field]]
+    """By struct, a field and the one that it follows."""
+    removed: dict[str, str]
+    """By struct, a field that ends with the version before."""
+
+
+def _topic_id() -> tuple[str, Field]:
+    return "name", Field("topic_id", "Uuid", False, None, "NO_UUID", [6], [])
+
+
+NEWER = {
+    "delete_groups": NewerVersion(
+        3, {"DeletableGroupResult": ("error_code", Field("error_message", "String", False, None, "None", [3], [3]))}, {}
+    ),
+    "txn_offset_commit": NewerVersion(
+        6,
+        {"TxnOffsetCommitRequestTopic": _topic_id(), "TxnOffsetCommitResponseTopic": _topic_id()},
+        {"TxnOffsetCommitRequestTopic": "name", "TxnOffsetCommitResponseTopic": "name"},
+    ),
+}
+"""Versions that Kafka's clients speak and kio does not know yet, by API."""
 
 
 def main() -> None:
@@ -175,10 +206,15 @@ def api_text(api: str) -> str:
     request = top_class(api, versions[-1], "request")
     flexible = [version for version in versions if top_class(api, version, "request").__flexible__]
     name = api_name(api)
+    newer = NEWER.get(api)
     structures = []
     for structure in (*merge(api, versions, "request"), *merge(api, versions, "response")):
         if structure not in structures:
             structures.append(structure)
+    if newer is not None:
+        for structure in structures:
+            add_version(structure, newer, versions[-1])
+        versions.append(newer.version)
     names = [structure.name for structure in structures]
     if len(set(names)) != len(names):
         raise SystemExit(f"{api}: two different structs have the same name: {names}")
@@ -216,6 +252,19 @@ def merge(api: str, versions: list[int], side: str) -> list[Structure]:
                 if is_nullable(field, shape):
                     known.nullable.insert(0, version)
     return [Structure(name, [structures[name][field] for field in orders[name]]) for name in in_order(structures)]
+
+
+def add_version(structure: Structure, newer: NewerVersion, newest: int) -> None:
+    """Add the newer version to the fields of a struct that go on, and the fields that it adds."""
+    for field in structure.fields:
+        if newest in field.versions and newer.removed.get(structure.name) != field.name:
+            field.versions.append(newer.version)
+            if newest in field.nullable:
+                field.nullable.append(newer.version)
+    if structure.name in newer.added:
+        after, added = newer.added[structure.name]
+        names = [field.name for field in structure.fields]
+        structure.fields.insert(names.index(after) + 1, added)
 
 
 def in_order(structures: dict[str, dict[str, Field]]) -> list[str]:

@@ -23,10 +23,12 @@ from tailrace.wire.compression import Compression, compress, decompress
 from tailrace.wire.control import decode_marker
 from tailrace.wire.message_codec import MessageCodec, MessageSource
 from tailrace.wire.messages.cluster import API_VERSIONS_API, ApiVersionsRequest
+from tailrace.wire.otlp import read_metrics
 from tailrace.wire.record_timestamps import first_record_at
 from tailrace.wire.records import decode_batch, encode_batch
 from tests.fuzz.inputs import TOPIC, FuzzSeeds, mutated
 from tests.support.kafka import CLIENT, Asker, answer_of, frame, read_response, running_asker, sized
+from tests.support.otlp import metric, metrics_data
 
 LIMITS = Limits(
     fetch_wait_ms=1,
@@ -111,6 +113,17 @@ async def codec_target(random: Random, seeds: FuzzSeeds) -> AsyncGenerator[FuzzI
         yield FuzzInput(bytes(mutated(random, bytes(compress(kind, plain)), seeds.frames)), read)
 
 
+async def metrics_target(random: Random, seeds: FuzzSeeds) -> AsyncGenerator[FuzzInput, None]:
+    """Read metrics that clients push."""
+
+    async def read(data: bytes) -> None:
+        read_metrics(data)
+
+    while True:
+        metrics = [metric(f"m{number}", number, 0.5, is_sum=number % 2 == 0) for number in range(random.randint(0, 20))]
+        yield FuzzInput(bytes(mutated(random, metrics_data(metrics), seeds.frames)), read)
+
+
 async def request_target(random: Random, seeds: FuzzSeeds) -> AsyncGenerator[FuzzInput, None]:
     """Send whole requests to the handlers of a running broker. None may raise an unexpected error."""
     while True:
@@ -143,6 +156,7 @@ TARGETS: dict[str, Target] = {
     "messages": message_target,
     "batches": batch_target,
     "codecs": codec_target,
+    "metrics": metrics_target,
     "requests": request_target,
     "connections": connection_target,
 }

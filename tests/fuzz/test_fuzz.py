@@ -10,7 +10,7 @@ from tests.fuzz.inputs import FuzzSeeds, mutated
 from tests.fuzz.targets import TARGETS, FuzzInput, HarmfulInput, fuzz
 from tests.support.aio import on_loop
 
-TRIES = {"messages": 1_500, "batches": 1_500, "codecs": 1_500, "requests": 600, "connections": 150}
+TRIES = {"messages": 1_500, "batches": 1_500, "codecs": 1_500, "metrics": 1_500, "requests": 600, "connections": 150}
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -77,6 +77,7 @@ class ClusterAdminHandlers:
         self, context: RequestContext, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
         return AlterPartitionReassignmentsResponse(
+            error_message=None,
             allow_replication_factor_change=request.allow_replication_factor_change,
             responses=tuple(
                 ReassignableTopicResponse(
@@ -93,12 +94,12 @@ class ClusterAdminHandlers:
             _check_replicas(topic, index, wanted.replicas)
         except TailraceError as error:
             return ReassignablePartitionResponse(partition_index=index, error_code=error.kafka_code, error_message=str(error))
-        return ReassignablePartitionResponse(partition_index=index)
+        return ReassignablePartitionResponse(partition_index=index, error_message=None)
 
     def reassignments(
         self, context: RequestContext, request: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
-        return ListPartitionReassignmentsResponse()
+        return ListPartitionReassignmentsResponse(error_message=None)
 
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         try:
@@ -107,7 +108,10 @@ class ClusterAdminHandlers:
         except TailraceError as error:
             return UpdateFeaturesResponse(error_code=error.kafka_code, error_message=str(error))
         return UpdateFeaturesResponse(
-            results=tuple(UpdatableFeatureResult(feature=update.feature) for update in request.feature_updates)
+            error_message=None,
+            results=tuple(
+                UpdatableFeatureResult(feature=update.feature, error_message=None) for update in request.feature_updates
+            ),
         )
 
 

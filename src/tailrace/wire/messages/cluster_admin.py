@@ -1,4 +1,4 @@
-"""Requests and responses of ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments and UpdateFeatures."""
+"""Requests and responses of ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments, UpdateFeatures."""
 
 from typing import Annotated
 
@@ -13,13 +13,13 @@ class ElectLeadersTopicPartitions(KafkaMessage, frozen=True, kw_only=True):
 class ElectLeadersRequest(KafkaMessage, frozen=True, kw_only=True):
     election_type: Annotated[Int8, Since(1)] = 0
     topic_partitions: Annotated[tuple[ElectLeadersTopicPartitions, ...] | None, NullableSince(0)] = ()
-    timeout_ms: Int32 = 60_000
+    timeout_ms: Int32 = 60000
 
 
 class ElectLeadersPartitionResult(KafkaMessage, frozen=True, kw_only=True):
     partition_id: Int32 = 0
     error_code: Int16 = 0
-    error_message: Annotated[String | None, NullableSince(0)] = None
+    error_message: Annotated[String | None, NullableSince(0)] = ""
 
 
 class ReplicaElectionResult(KafkaMessage, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class ReassignableTopic(KafkaMessage, frozen=True, kw_only=True):
 
 
 class AlterPartitionReassignmentsRequest(KafkaMessage, frozen=True, kw_only=True):
-    timeout_ms: Int32 = 60_000
+    timeout_ms: Int32 = 60000
     allow_replication_factor_change: Annotated[Boolean, Since(1)] = True
     topics: tuple[ReassignableTopic, ...] = ()
 
@@ -55,7 +55,7 @@ class AlterPartitionReassignmentsRequest(KafkaMessage, frozen=True, kw_only=True
 class ReassignablePartitionResponse(KafkaMessage, frozen=True, kw_only=True):
     partition_index: Int32 = 0
     error_code: Int16 = 0
-    error_message: Annotated[String | None, NullableSince(0)] = None
+    error_message: Annotated[String | None, NullableSince(0)] = ""
 
 
 class ReassignableTopicResponse(KafkaMessage, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class AlterPartitionReassignmentsResponse(KafkaMessage, frozen=True, kw_only=Tru
     throttle_time_ms: Int32 = 0
     allow_replication_factor_change: Annotated[Boolean, Since(1)] = True
     error_code: Int16 = 0
-    error_message: Annotated[String | None, NullableSince(0)] = None
+    error_message: Annotated[String | None, NullableSince(0)] = ""
     responses: tuple[ReassignableTopicResponse, ...] = ()
 
 
@@ -82,8 +82,8 @@ class ListPartitionReassignmentsTopics(KafkaMessage, frozen=True, kw_only=True):
 
 
 class ListPartitionReassignmentsRequest(KafkaMessage, frozen=True, kw_only=True):
-    timeout_ms: Int32 = 60_000
-    topics: Annotated[tuple[ListPartitionReassignmentsTopics, ...] | None, NullableSince(0)] = None
+    timeout_ms: Int32 = 60000
+    topics: Annotated[tuple[ListPartitionReassignmentsTopics, ...] | None, NullableSince(0)] = ()
 
 
 class OngoingPartitionReassignment(KafkaMessage, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ class OngoingTopicReassignment(KafkaMessage, frozen=True, kw_only=True):
 class ListPartitionReassignmentsResponse(KafkaMessage, frozen=True, kw_only=True):
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: Annotated[String | None, NullableSince(0)] = None
+    error_message: Annotated[String | None, NullableSince(0)] = ""
     topics: tuple[OngoingTopicReassignment, ...] = ()
 
 
@@ -118,7 +118,7 @@ class FeatureUpdateKey(KafkaMessage, frozen=True, kw_only=True):
 
 
 class UpdateFeaturesRequest(KafkaMessage, frozen=True, kw_only=True):
-    timeout_ms: Int32 = 60_000
+    timeout_ms: Int32 = 60000
     feature_updates: tuple[FeatureUpdateKey, ...] = ()
     validate_only: Annotated[Boolean, Since(1)] = False
 
@@ -126,13 +126,13 @@ class UpdateFeaturesRequest(KafkaMessage, frozen=True, kw_only=True):
 class UpdatableFeatureResult(KafkaMessage, frozen=True, kw_only=True):
     feature: String = ""
     error_code: Int16 = 0
-    error_message: Annotated[String | None, NullableSince(0)] = None
+    error_message: Annotated[String | None, NullableSince(0)] = ""
 
 
 class UpdateFeaturesResponse(KafkaMessage, frozen=True, kw_only=True):
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: Annotated[String | None, NullableSince(0)] = None
+    error_message: Annotated[String | None, NullableSince(0)] = ""
     results: Annotated[tuple[UpdatableFeatureResult, ...], Until(1)] = ()
 
 

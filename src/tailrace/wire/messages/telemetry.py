@@ -1,4 +1,4 @@
-"""Requests and responses of GetTelemetrySubscriptions and PushTelemetry."""
+"""Requests and responses of GetTelemetrySubscriptions, PushTelemetry."""
 
 from tailrace.wire.message import NO_UUID, Api, Boolean, Bytes, Int8, Int16, Int32, KafkaMessage, String, Uuid
 
