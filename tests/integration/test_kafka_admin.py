@@ -116,6 +116,15 @@ def test_configs_of_the_broker_are_shown_and_read_only(admin: AdminClient) -> No
         alter(admin, ResourceType.BROKER, "0", setting("log.retention.ms", "1"))
 
 
+def test_a_relaxed_server_does_not_accept_a_sync_before_each_answer(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", "--durability", "relaxed") as server:
+        admin = AdminClient({"bootstrap.servers": server.kafka, **QUIET})
+        with pytest.raises(KafkaException, match="relaxed durability"):
+            done(admin.create_topics([NewTopic("orders", 1, 1, config={"flush.messages": "1"})]))
+        done(admin.create_topics([NewTopic("orders", 1, 1, config={"flush.ms": "1000"})]))
+        assert described(admin)["flush.ms"].value == "100"
+
+
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
 @pytest.mark.parametrize("idempotent", [False, True])
 def test_topics_with_a_codec_keep_records_order_and_offsets(

@@ -37,7 +37,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     decompressed_batch_bytes: int = 16 * MIB
     """Bytes of one decompressed record batch."""
     check_threads: int = 2
-    """Threads that decompress and check the batches of producers."""
+    """Threads that decompress and check the batches of producers, and compress those of topics with a codec."""
     publish_records: int = 10_000
     """Records in one atomic publish."""
     frame_bytes: int = 64 * MIB
