@@ -24,6 +24,7 @@ from tailrace.model.errors import (
     LimitExceededError,
     MessageTooLargeError,
     ReservedTopicError,
+    StoreClosedError,
 )
 from tailrace.model.ids import PartitionId
 from tailrace.model.limits import KIB, Limits
@@ -300,10 +301,14 @@ class RecordChecks:
 
     def in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
         """Run a call in one of the check threads."""
-        return self._threads.submit(call, *args, **kwargs)
+        try:
+            return self._threads.submit(call, *args, **kwargs)
+        except RuntimeError:
+            raise StoreClosedError("the broker is closing; send the records again after its restart") from None
 
     def close(self) -> None:
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        """Return when all calls are done. What they were for is rejected by the closed store."""
+        self._threads.shutdown(wait=True)
 
     def _check(self, batch: Buffer, header: BatchHeader, most_bytes: int) -> TimestampSpan:
         if not self._is_compiled:

@@ -7,11 +7,12 @@ from random import Random
 import pytest
 
 from tailrace.broker.broker import Broker
-from tailrace.model.errors import MessageTooLargeError
+from tailrace.model.errors import MessageTooLargeError, StoreClosedError
 from tailrace.model.ids import Offset
 from tailrace.model.limits import Limits
 from tailrace.model.record import Message, RawBatch, Record
 from tailrace.model.topic import CompressionMode
+from tailrace.model.transaction import ProducerIdentity
 from tailrace.wire.batch import TIMESTAMP_TYPE_MASK, BatchHeader, read_header
 from tailrace.wire.compression import Compression, compress
 from tailrace.wire.records import decode_batch, encode_batch
@@ -193,3 +194,31 @@ async def test_duplicates_of_producers_are_left_out_of_compressed_batches() -> N
         await append(broker, raw("t", 0, b"b", b"c", codec=Compression.SNAPPY))
         assert await values_in(broker, "t") == [b"a", b"b", b"c"]
         assert stored_codecs(broker) == ["gzip", "gzip"]
+
+
+@on_loop
+async def test_publishes_at_the_close_of_the_broker_are_stored_or_rejected() -> None:
+    async with running_broker(limits=Limits(check_threads=1)) as broker:
+        await broker.topics.create("t", options=options(compression="gzip"))
+        publishes = [asyncio.ensure_future(broker.publisher.publish([Message("t", RANDOM[:90_000])])) for _ in range(20)]
+        await asyncio.sleep(0)
+        await broker.close()
+        late = asyncio.ensure_future(broker.publisher.publish([Message("t", RANDOM[:90_000])]))
+        outcomes = await asyncio.gather(*publishes, late, return_exceptions=True)
+        assert all(isinstance(outcome, list | StoreClosedError) for outcome in outcomes), outcomes
+        assert isinstance(outcomes[-1], StoreClosedError)
+
+
+@on_loop
+async def test_transactions_are_stored_with_the_codec() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t", options=options(compression="zstd"))
+        producer_id, epoch = await broker.transactions.init_producer("tx", 60_000, None)
+        identity = ProducerIdentity(producer_id, epoch)
+        sent = raw("t", 0, *VALUES, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True)
+        (outcome,) = await broker.appender.append([sent], adds_partitions=True)
+        assert outcome == placed(0, 0)
+        await broker.transactions.end("tx", identity, committed=True)
+        assert await values_in(broker, "t") == VALUES
+        batch, *_ = stored(broker)
+        assert (batch.codec, batch.is_transactional, batch.producer_id) == (Compression.ZSTD, True, producer_id)

@@ -13,6 +13,9 @@ from tailrace.model.errors import (
     UnknownTableError,
     UnsupportedSqlError,
 )
+from tailrace.model.ids import Offset
+from tailrace.wire.batch import read_header
+from tailrace.wire.compression import Compression
 from tests.support.aio import on_loop
 from tests.support.sql import running_sql
 
@@ -229,3 +232,22 @@ async def test_a_name_that_is_not_legal_is_refused() -> None:
             with pytest.raises((TailraceError, SqlError)) as refused:
                 await sql.run(f"CREATE TOPIC {name}")
             assert refused.value.http_status == 400
+
+
+@on_loop
+async def test_what_is_inserted_into_a_topic_with_a_codec_is_stored_with_it() -> None:
+    large = "x" * 20_000
+    async with running_sql() as sql:
+        await sql.run("CREATE TOPIC app.events WITH (compression = 'gzip'); CREATE TABLE t (id int PRIMARY KEY)")
+        await sql.run("INSERT INTO app.events (value) VALUES ('small')")
+        await sql.run("INSERT INTO app.events (value) VALUES (?)", [large])
+        # A message in a transaction that also writes to a table goes into the frame of its changes.
+        await sql.run("BEGIN; INSERT INTO t VALUES (1); INSERT INTO app.events (value) VALUES (?); COMMIT", [large])
+        live = sql.broker.topics.get("app.events")
+        batches = sql.broker.store.fetch(live.partition(0), Offset(0), 1 << 20).batches
+        assert [read_header(batch).codec for batch in batches] == [Compression.GZIP] * 3
+        assert sum(map(len, batches)) < len(large)
+        assert await sql.rows('SELECT length(value) FROM app.events ORDER BY "offset"') == [(5,), (20_000,), (20_000,)]
+        assert await sql.rows("SELECT compression FROM system.topics WHERE name = 'app.events'") == [("gzip",)]
+        await sql.run("ALTER TOPIC app.events SET (compression = NULL)")
+        assert live.topic.settings.compression is None
