@@ -13,7 +13,7 @@ import msgspec
 
 from tailrace.broker.publishing.snowflake import MAX_NODE
 from tailrace.broker.settings import BrokerSettings
-from tailrace.kafka.cluster import KafkaSettings
+from tailrace.kafka.cluster import MOST_TELEMETRY_SECONDS, KafkaSettings
 from tailrace.model.address import Address, parse_address
 from tailrace.model.commit import Durability
 from tailrace.model.errors import ConfigurationError
@@ -191,6 +191,11 @@ def _check_ranges(configuration: Configuration) -> None:
         for name, value in msgspec.structs.asdict(values).items():
             if not isinstance(value, bool) and value < 1 and name not in _MAY_BE_ZERO:
                 raise ConfigurationError(f"{section}.{name} is {value}; it must be at least 1")
+    seconds = configuration.kafka.telemetry_interval_seconds
+    if seconds > MOST_TELEMETRY_SECONDS:
+        raise ConfigurationError(
+            f"kafka.telemetry_interval_seconds is {seconds}; it must be from 1 to {MOST_TELEMETRY_SECONDS}"
+        )
     for name, most in _MAY_BE_ZERO.items():
         value = getattr(configuration.broker, name)
         if not 0 <= value <= most:

@@ -1,9 +1,8 @@
 """What Kafka's clients see of the server: a cluster of one broker, which leads every partition and coordinates every group."""
 
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-from msgspec import Meta
 
 from tailrace.model.address import Address
 from tailrace.model.commit import Durability
@@ -12,6 +11,8 @@ from tailrace.model.limits import Limits
 if TYPE_CHECKING:
     from tailrace.broker.broker import Broker
 
+MOST_TELEMETRY_SECONDS = 3_600
+"""The longest interval between two pushes, as in Kafka."""
 NODE_ID = 0
 REPLICAS = (NODE_ID,)
 
@@ -42,8 +43,8 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Partitions of topics that are created without a number of partitions."""
     client_telemetry: bool = True
     """Take the metrics that clients push (KIP-714), and show them with those of the server."""
-    telemetry_interval_seconds: Annotated[int, Meta(ge=1, le=3600)] = 60
-    """How often clients push their metrics."""
+    telemetry_interval_seconds: int = 60
+    """How often clients push their metrics, at most `MOST_TELEMETRY_SECONDS`."""
 
 
 class Node(NamedTuple):
