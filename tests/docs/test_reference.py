@@ -150,7 +150,7 @@ def test_every_metric_is_documented_with_its_type(app: Litestar) -> None:
 
 def test_every_kafka_api_is_documented_with_its_versions() -> None:
     async def routes() -> list[ApiRoute]:
-        async with running_asker() as asker:
+        async with running_asker(KafkaSettings(client_telemetry=True)) as asker:
             return asker.dispatcher.routes
 
     served = {

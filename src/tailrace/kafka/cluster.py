@@ -41,7 +41,7 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Create a topic when a client asks for one that does not exist, as Kafka does by default."""
     default_partitions: int = 1
     """Partitions of topics that are created without a number of partitions."""
-    client_telemetry: bool = True
+    client_telemetry: bool = False
     """Take the metrics that clients push (KIP-714), and show them with those of the server."""
     telemetry_interval_seconds: int = 60
     """How often clients push their metrics, at most `MOST_TELEMETRY_SECONDS`."""

@@ -30,6 +30,7 @@ from tests.support.clocks import ManualClock
 from tests.support.kafka import Asker, running_asker
 from tests.support.otlp import metric, metrics_data
 
+ON = KafkaSettings(client_telemetry=True)
 NONE, INVALID_REQUEST, UNSUPPORTED_COMPRESSION, INVALID_RECORD, THROTTLED = 0, 42, 76, 87, 89
 UNKNOWN_SUBSCRIPTION, TOO_LARGE = 117, 118
 CLIENT_METRICS = 16
@@ -62,7 +63,7 @@ def counted(asker: Asker, name: str) -> dict[str, float]:
 
 @on_loop
 async def test_a_client_learns_what_to_push() -> None:
-    async with running_asker(KafkaSettings(telemetry_interval_seconds=30)) as asker:
+    async with running_asker(KafkaSettings(client_telemetry=True, telemetry_interval_seconds=30)) as asker:
         given = await ask(asker)
         assert (given.error_code, given.push_interval_ms, given.telemetry_max_bytes) == (
             NONE,
@@ -82,7 +83,7 @@ async def test_a_client_learns_what_to_push() -> None:
 @pytest.mark.parametrize("codec", Compression)
 @on_loop
 async def test_pushed_metrics_are_shown(codec: Compression) -> None:
-    async with running_asker() as asker:
+    async with running_asker(ON) as asker:
         given = await ask(asker)
         pushed = bytes(compress(codec, PUSHED))
         assert await push(asker, given.client_instance_id, pushed, compression_type=codec) == NONE
@@ -94,7 +95,7 @@ async def test_pushed_metrics_are_shown(codec: Compression) -> None:
 @on_loop
 async def test_a_push_takes_the_place_of_the_one_before() -> None:
     clock = ManualClock()
-    async with running_asker(clock=clock) as asker:
+    async with running_asker(ON, clock=clock) as asker:
         client = (await ask(asker)).client_instance_id
         assert await push(asker, client) == NONE
         clock.advance(60_000)
@@ -104,7 +105,7 @@ async def test_a_push_takes_the_place_of_the_one_before() -> None:
 
 @on_loop
 async def test_clients_of_one_program_are_shown_as_one() -> None:
-    async with running_asker() as asker:
+    async with running_asker(ON) as asker:
         telemetry = asker.traffic.telemetry
         assert telemetry is not None
         for number in range(3):
@@ -126,7 +127,7 @@ async def test_clients_of_one_program_are_shown_as_one() -> None:
 )
 @on_loop
 async def test_the_label_of_a_client_is_its_id_without_numbers(client_id: str | None, label: str) -> None:
-    async with running_asker() as asker:
+    async with running_asker(ON) as asker:
         telemetry = asker.traffic.telemetry
         assert telemetry is not None
         context: Any = type("Context", (), {"client_id": client_id, "client": type("Client", (), {"connection": 1})})
@@ -141,7 +142,7 @@ async def test_the_label_of_a_client_is_its_id_without_numbers(client_id: str | 
 @on_loop
 async def test_pushes_that_come_too_often_are_throttled() -> None:
     clock = ManualClock()
-    async with running_asker(clock=clock) as asker:
+    async with running_asker(ON, clock=clock) as asker:
         client = (await ask(asker)).client_instance_id
         assert await push(asker, client) == NONE
         assert await push(asker, client, metrics_data([metric(TOTAL, 8, is_sum=True)])) == THROTTLED
@@ -154,7 +155,7 @@ async def test_pushes_that_come_too_often_are_throttled() -> None:
 
 @on_loop
 async def test_the_last_push_of_a_client_is_never_too_early_and_ends_it() -> None:
-    async with running_asker() as asker:
+    async with running_asker(ON) as asker:
         client = (await ask(asker)).client_instance_id
         assert await push(asker, client) == NONE
         assert await push(asker, client, terminating=True) == NONE
@@ -164,7 +165,7 @@ async def test_the_last_push_of_a_client_is_never_too_early_and_ends_it() -> Non
 
 @on_loop
 async def test_a_client_with_another_subscription_asks_again_at_once() -> None:
-    async with running_asker() as asker:
+    async with running_asker(ON) as asker:
         client = (await ask(asker)).client_instance_id
         assert await push(asker, client, subscription_id=-5) == UNKNOWN_SUBSCRIPTION
         given = await ask(asker, client)
@@ -174,7 +175,7 @@ async def test_a_client_with_another_subscription_asks_again_at_once() -> None:
 
 @on_loop
 async def test_a_client_that_the_server_does_not_know_goes_on_pushing() -> None:
-    async with running_asker() as asker:
+    async with running_asker(ON) as asker:
         assert await push(asker, uuid4()) == NONE
         assert shown(asker)["test", TOTAL] == 7.0
 
@@ -194,7 +195,7 @@ async def test_a_client_that_the_server_does_not_know_goes_on_pushing() -> None:
 )
 @on_loop
 async def test_what_can_not_be_kept_is_refused(fields: dict[str, Any], code: int) -> None:
-    async with running_asker() as asker:
+    async with running_asker(ON) as asker:
         client = (await ask(asker)).client_instance_id
         assert await push(asker, **{"instance_id": client, **fields}) == code
         assert shown(asker) == {}
@@ -203,7 +204,7 @@ async def test_what_can_not_be_kept_is_refused(fields: dict[str, Any], code: int
 
 @on_loop
 async def test_metrics_that_were_not_asked_for_are_dropped_and_counted() -> None:
-    async with running_asker() as asker:
+    async with running_asker(ON) as asker:
         client = (await ask(asker)).client_instance_id
         names = ("process.cpu", "org.apache.kafka." + "x" * 300, 'org.apache.kafka.a"b')
         assert await push(asker, client, metrics_data([metric(name, 1) for name in (*names, RATE)])) == NONE
@@ -214,7 +215,7 @@ async def test_metrics_that_were_not_asked_for_are_dropped_and_counted() -> None
 @on_loop
 async def test_the_metrics_of_all_clients_are_bounded() -> None:
     clock = ManualClock()
-    async with running_asker(clock=clock, limits=Limits(client_metrics=5)) as asker:
+    async with running_asker(ON, clock=clock, limits=Limits(client_metrics=5)) as asker:
         first, second = [(await ask(asker)).client_instance_id for _ in range(2)]
         many = metrics_data([metric(f"org.apache.kafka.m{number}", number) for number in range(4)])
         assert [await push(asker, client, many) for client in (first, second)] == [NONE, NONE]
@@ -227,7 +228,7 @@ async def test_the_metrics_of_all_clients_are_bounded() -> None:
 
 @on_loop
 async def test_the_longest_silent_clients_are_forgotten_first() -> None:
-    async with running_asker(limits=Limits(telemetry_clients=2)) as asker:
+    async with running_asker(ON, limits=Limits(telemetry_clients=2)) as asker:
         clients = [uuid4() for _ in range(3)]
         for number, client in enumerate(clients):
             assert await push(asker, client, metrics_data([metric(f"org.apache.kafka.of.{number}", 1)])) == NONE
@@ -237,7 +238,7 @@ async def test_the_longest_silent_clients_are_forgotten_first() -> None:
 @on_loop
 async def test_clients_that_are_silent_are_not_shown_any_more() -> None:
     clock = ManualClock()
-    async with running_asker(clock=clock) as asker:
+    async with running_asker(ON, clock=clock) as asker:
         assert await push(asker, uuid4()) == NONE
         clock.advance(179_000)
         assert len(shown(asker)) == 2
@@ -248,15 +249,15 @@ async def test_clients_that_are_silent_are_not_shown_any_more() -> None:
 
 @on_loop
 async def test_many_pushes_at_once_are_decoded_or_throttled() -> None:
-    async with running_asker(limits=Limits(client_metrics=10_000)) as asker:
+    async with running_asker(ON, limits=Limits(client_metrics=10_000)) as asker:
         codes = await asyncio.gather(*(push(asker, uuid4()) for _ in range(150)))
         assert set(codes) == {NONE, THROTTLED}
         assert shown(asker)["test", TOTAL] == 7.0 * codes.count(NONE)
 
 
 @on_loop
-async def test_clients_are_offered_nothing_when_it_is_off() -> None:
-    async with running_asker(KafkaSettings(client_telemetry=False)) as asker:
+async def test_clients_are_offered_nothing_unless_it_is_on() -> None:
+    async with running_asker(KafkaSettings()) as asker:
         told = await asker.ask(API_VERSIONS_API, ApiVersionsRequest(client_software_name="a", client_software_version="1"))
         assert {71, 72}.isdisjoint(each.api_key for each in told.api_keys)
         listed = await asker.ask(LIST_CONFIG_RESOURCES_API, ListConfigResourcesRequest(), 0)
@@ -266,7 +267,7 @@ async def test_clients_are_offered_nothing_when_it_is_off() -> None:
 
 @on_loop
 async def test_the_subscription_is_described() -> None:
-    async with running_asker(KafkaSettings(telemetry_interval_seconds=7)) as asker:
+    async with running_asker(KafkaSettings(client_telemetry=True, telemetry_interval_seconds=7)) as asker:
         resources = [
             DescribeConfigsResource(resource_type=CLIENT_METRICS, resource_name=name, configuration_keys=None)
             for name in ("tailrace", "other")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tailrace.kafka.cluster import KafkaSettings
 from tailrace.kafka.features import Feature, check_update
 from tailrace.model.errors import InvalidFeatureUpdateError
 from tailrace.wire.messages.cluster import API_VERSIONS_API, ApiVersionsRequest
@@ -161,7 +162,7 @@ async def listed(asker: Asker, version: int, *types: int) -> list[tuple[int, str
 
 @on_loop
 async def test_topics_and_the_broker_are_what_has_configs() -> None:
-    async with running_asker() as asker:
+    async with running_asker(KafkaSettings(client_telemetry=True)) as asker:
         await asker.broker.topics.create("orders")
         await asker.broker.topics.create("bills")
         everything = [(TOPIC, "bills"), (TOPIC, "orders"), (BROKER, "0"), (CLIENT_METRICS, "tailrace")]
