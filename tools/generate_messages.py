@@ -41,6 +41,7 @@ FAMILIES = {
         "describe_groups",
         "delete_groups",
     ),
+    "consumer_groups": ("consumer_group_heartbeat", "consumer_group_describe"),
     "group_offsets": ("offset_commit", "offset_fetch", "offset_delete"),
     "transactions": (
         "init_producer_id",
@@ -59,6 +60,13 @@ FAMILIES = {
 APIS = tuple(api for apis in FAMILIES.values() for api in apis)
 
 RENAMED = {
+    "consumer_group_describe": {
+        "Assignment": "DescribedAssignment",
+        "DescribedGroup": "DescribedConsumerGroup",
+        "Member": "DescribedConsumerMember",
+        "TopicPartitions": "DescribedTopicPartitions",
+    },
+    "consumer_group_heartbeat": {"Assignment": "HeartbeatAssignment", "TopicPartitions": "HeartbeatTopicPartitions"},
     "describe_producers": {
         "PartitionResponse": "DescribeProducersPartitionResponse",
         "ProducerState": "DescribedProducer",

@@ -98,9 +98,12 @@ async def running_asker(
 ) -> AsyncIterator[Asker]:
     clock = clock or ManualClock()
     async with running_broker(clock=clock, limits=limits) as broker:
-        traffic = Traffic()
-        dispatcher = create_dispatcher(broker, CLUSTER, settings or KafkaSettings(), traffic, clock, limits)
-        yield Asker(broker, dispatcher, traffic)
+        yield asker_of(broker, clock, settings, limits)
+
+
+def asker_of(broker: Broker, clock: Clock, settings: KafkaSettings | None = None, limits: Limits = DEFAULT_LIMITS) -> Asker:
+    traffic = Traffic()
+    return Asker(broker, create_dispatcher(broker, CLUSTER, settings or KafkaSettings(), traffic, clock, limits), traffic)
 
 
 class RawClient:

@@ -11,7 +11,7 @@ from msgspec import Meta
 from tailrace.api.consume import StartPlace
 from tailrace.api.messages import NonNegative
 from tailrace.model.fetch import StartEdge
-from tailrace.model.group import NO_GENERATION, NO_MEMBER, GroupState
+from tailrace.model.group import NO_GENERATION, NO_MEMBER, GroupState, GroupType
 
 Milliseconds = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
@@ -21,6 +21,7 @@ class GroupEntry(msgspec.Struct):
     state: GroupState
     protocol_type: str
     """`consumer` for groups with members; empty for groups that only commit offsets."""
+    group_type: GroupType
 
 
 class GroupPage(msgspec.Struct):
@@ -39,9 +40,11 @@ class GroupView(msgspec.Struct):
     group_id: str
     state: GroupState
     protocol_type: str
+    group_type: GroupType
     protocol: str
     """The assignor that distributes the partitions."""
     generation: int
+    """The epoch, if the type is `consumer`."""
     leader: str
     members: list[MemberView]
     lag: int

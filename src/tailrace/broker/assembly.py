@@ -6,11 +6,13 @@ functions at the end of `Services`.
 """
 
 from tailrace.broker.commits import Committer
+from tailrace.broker.groups.consumer_coordinator import ConsumerGroupCoordinator
 from tailrace.broker.groups.coordinator import GroupCoordinator
 from tailrace.broker.groups.offsets import GroupOffsets
 from tailrace.broker.groups.pending_offsets import PendingOffsets
 from tailrace.broker.groups.registry import GroupNames, GroupRegistry
 from tailrace.broker.groups.removal import GroupRemoval
+from tailrace.broker.groups.subscribed_topics import SubscribedTopics
 from tailrace.broker.isolation import AbortedTransactions, StableOffsets
 from tailrace.broker.jobs import BackgroundJob, BackgroundJobs
 from tailrace.broker.payloads import PayloadReferences, Payloads, PayloadSweep
@@ -110,6 +112,10 @@ class Services:
         self.group_registry = GroupRegistry(names, limits)
         self.groups = GroupCoordinator(
             store, self.committer, self.group_registry, self.offsets, names, clock, limits, self._settings
+        )
+        subscribed = SubscribedTopics(self.topics, self.threads, limits)
+        self.consumer_groups = ConsumerGroupCoordinator(
+            store, self.committer, self.group_registry, names, subscribed, clock, limits
         )
         self.group_removal = GroupRemoval(self.group_registry, self.offsets, names, clock, self._settings)
         self.consumers = Consumers(

@@ -61,7 +61,13 @@ def describe(group: GroupArgument, as_json: JsonOption = False, server: ServerOp
         return
     members = ", ".join(f"{member['client_id']} at {member['client_host']}" for member in found["members"])
     print_properties(
-        [("group", found["group_id"]), ("state", found["state"]), ("members", members), ("lag", f"{found['lag']:,}")]
+        [
+            ("group", found["group_id"]),
+            ("protocol", found["group_type"]),
+            ("state", found["state"]),
+            ("members", members),
+            ("lag", f"{found['lag']:,}"),
+        ]
     )
     headings = [Heading("topic"), *(Heading(name, is_number=True) for name in ("partition", "committed", "end", "lag"))]
     rows = [[*(str(each[name]) for name in _OFFSET_FIELDS), f"{each['lag']:,}"] for each in offsets]

@@ -69,6 +69,7 @@ class GroupEndpoints(Controller):
             group.name,
             group.state,
             group.protocol_type,
+            group.group_type,
             group.protocol,
             group.generation,
             group.leader,

@@ -9,6 +9,7 @@ from tailrace.kafka.dispatch import ApiRoute, Dispatcher
 from tailrace.kafka.fetch_sessions import FetchSessions
 from tailrace.kafka.handlers.cluster_admin import ClusterAdminHandlers
 from tailrace.kafka.handlers.configs import ConfigHandlers
+from tailrace.kafka.handlers.consumer_groups import ConsumerGroupHandlers
 from tailrace.kafka.handlers.fetch import FetchHandlers, ListOffsetsHandlers
 from tailrace.kafka.handlers.group_offsets import GroupOffsetHandlers
 from tailrace.kafka.handlers.groups import GroupHandlers
@@ -43,6 +44,7 @@ def create_dispatcher(
         *FetchHandlers(broker, sessions).routes(),
         *ListOffsetsHandlers(broker).routes(),
         *GroupHandlers(broker).routes(),
+        *ConsumerGroupHandlers(broker, limits).routes(),
         *GroupOffsetHandlers(broker).routes(),
         *TransactionHandlers(broker).routes(),
         *TransactionQueryHandlers(broker).routes(),

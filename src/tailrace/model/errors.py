@@ -380,6 +380,40 @@ class GroupFullError(LimitExceededError):
     kafka_code = 81
 
 
+class FencedMemberEpochError(TailraceError):
+    """The member's epoch is not the one that its group knows. It must give up its partitions and join again."""
+
+    kafka_code = 110
+    http_status = 409
+
+
+class UnreleasedInstanceError(TailraceError):
+    """The name of this static member belongs to another member, which has not left."""
+
+    kafka_code = 111
+    http_status = 409
+
+
+class UnsupportedAssignorError(InvalidRequestError):
+    """The server has no assignor of this name."""
+
+    kafka_code = 112
+
+
+class StaleMemberEpochError(TailraceError):
+    """The member's epoch is not its current one. The member gets that with its next heartbeat, and may try again."""
+
+    kafka_code = 113
+    http_status = 409
+    retriable = True
+
+
+class InvalidRegularExpressionError(InvalidRequestError):
+    """The regular expression of a subscription is not valid, or too large."""
+
+    kafka_code = 128
+
+
 class GroupNotEmptyError(TailraceError):
     """The group has members and can't be deleted."""
 

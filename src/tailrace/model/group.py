@@ -7,10 +7,19 @@ import msgspec
 
 from tailrace.model.ids import Offset
 
-GroupState = Literal["Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"]
+GroupState = Literal["Empty", "PreparingRebalance", "CompletingRebalance", "Reconciling", "Stable", "Dead"]
 """The names are Kafka's, because clients and tools read them."""
 
-GROUP_STATES: tuple[GroupState, ...] = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead")
+GROUP_STATES: tuple[GroupState, ...] = (
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Reconciling",
+    "Stable",
+    "Dead",
+)
+GroupType = Literal["classic", "consumer"]
+"""The protocol by which members share partitions: JoinGroup and SyncGroup, or ConsumerGroupHeartbeat (KIP-848)."""
 CONSUMER = "consumer"
 """The protocol type of groups that read topics. Other types, such as Kafka Connect's, are opaque to the server."""
 NO_GENERATION = -1
@@ -123,15 +132,19 @@ class GroupDescription(NamedTuple):
     state: GroupState
     protocol_type: str
     protocol: str
+    """The assignor."""
     generation: int
+    """The group epoch, if the group is of the consumer protocol."""
     leader: str
     members: tuple[MemberDescription, ...]
+    group_type: GroupType = "classic"
 
 
 class GroupListing(NamedTuple):
     name: str
     state: GroupState
     protocol_type: str
+    group_type: GroupType = "classic"
 
 
 NO_LEADER_EPOCH = -1

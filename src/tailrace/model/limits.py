@@ -49,6 +49,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of the metadata and assignments of the members of one group."""
     groups_state_bytes: int = 256 * MIB
     """Bytes of the metadata and assignments of all groups together."""
+    group_consumer_session_timeout_ms: int = 45_000
+    """How long a member of the consumer protocol may be silent. Kafka's `group.consumer.session.timeout.ms`."""
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    """How often such a member is told to send a heartbeat. Kafka's `group.consumer.heartbeat.interval.ms`."""
+    topic_pattern_bytes: int = 1_000
+    """Bytes of the regular expression of a subscription."""
     rebalance_timeout_ms: int = 3_600_000
     """How long a rebalance waits for a member. Members that ask for more get this."""
     offset_metadata_bytes: int = 4 * KIB

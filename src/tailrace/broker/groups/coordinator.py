@@ -15,6 +15,7 @@ import msgspec
 from tailrace.broker import keys
 from tailrace.broker.commits import Change, Committer
 from tailrace.broker.deadlines import Deadlines
+from tailrace.broker.groups.consumer_group import ConsumerGroup, decode_record
 from tailrace.broker.groups.group import Effect, Group, Reply, Save
 from tailrace.broker.groups.members import request_bytes
 from tailrace.broker.groups.offsets import GroupOffsets
@@ -24,6 +25,7 @@ from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes
 from tailrace.model.errors import (
     IllegalGenerationError,
+    InconsistentProtocolError,
     StoreClosedError,
     TailraceError,
     UnknownMemberError,
@@ -82,7 +84,7 @@ class GroupCoordinator:
         self._deadlines = Deadlines(self._clock, self._loop.call_later, self._wake)
         for name in self._names:
             record = self._store.get(keys.group_key(name))
-            if record:
+            if record and decode_record(record) is None:
                 group = self._new_group(name)
                 group.restore(msgspec.msgpack.decode(record, type=GroupRecord))
                 self._apply(group, ())
@@ -92,7 +94,7 @@ class GroupCoordinator:
         self._is_closed = True
         self._deadlines.close()
         for group in self._groups:
-            for effect in group.end(_closed()):
+            for effect in group.end(_closed()) if isinstance(group, Group) else ():
                 if isinstance(effect, Reply):
                     _answer(effect)
 
@@ -101,7 +103,7 @@ class GroupCoordinator:
         self._check_open()
         check_group_name(request.group, self._limits)
         self._groups.check_room(request_bytes(request))
-        group = self._groups.get(request.group)
+        group = self._groups.get_classic(request.group)
         if group is None:
             if request.member_id != NO_MEMBER:
                 raise _unknown_member(request.group, request.member_id)
@@ -118,7 +120,7 @@ class GroupCoordinator:
     async def sync(self, request: SyncRequest) -> Synced:
         """Return the member's assignment once the leader has sent the assignments of all."""
         self._check_open()
-        group = self._groups.get(request.group)
+        group = self._groups.get_classic(request.group)
         if group is None:
             raise _unknown_member(request.group, request.member.member_id)
         synced: asyncio.Future[Synced] = self._loop.create_future()
@@ -127,7 +129,7 @@ class GroupCoordinator:
 
     def heartbeat(self, name: str, member: MemberIdentity) -> None:
         self._check_open()
-        group = self._groups.get(name)
+        group = self._groups.get_classic(name)
         if group is None:
             raise _unknown_member(name, member.member_id)
         group.heartbeat(member)
@@ -137,7 +139,7 @@ class GroupCoordinator:
         self._check_open()
         outcomes: list[TailraceError | None] = []
         for member_id, instance_id in members:
-            group = self._groups.get(name)
+            group = self._groups.get_classic(name)
             try:
                 if group is None:
                     raise _unknown_member(name, member_id)
@@ -170,9 +172,22 @@ class GroupCoordinator:
         self.check_commit(name, member)
         return await self._offsets.commit_each(name, commits, reset=True, check=lambda: self.check_commit(name, member))
 
+    def has_consumer_members(self, name: str) -> bool:
+        """Return whether members of the consumer protocol are in the group."""
+        group = self._groups.get_consumer(name)
+        return group is not None and not group.is_empty
+
+    def check_fetch(self, name: str, member: MemberIdentity) -> None:
+        """Raise unless who fetches offsets is a member with its epoch, if the group is one of the consumer protocol."""
+        group = self._groups.get_consumer(name)
+        if group is not None:
+            group.check_epoch(member)
+
     def describe(self, name: str) -> GroupDescription:
         self._check_open()
         group = self._groups.find(name)
+        if isinstance(group, ConsumerGroup):
+            return _describe_consumer_group(group)
         return GroupDescription(name, "Empty", "", "", 0, NO_MEMBER, ()) if group is None else describe(group)
 
     def all(self) -> list[GroupListing]:
@@ -180,8 +195,10 @@ class GroupCoordinator:
         listings = []
         for name in self._groups.names:
             group = self._groups.get(name)
-            state: GroupState = "Empty" if group is None else group.state
-            listings.append(GroupListing(name, state, "" if group is None else group.protocol_type))
+            if group is None:
+                listings.append(GroupListing(name, "Empty", ""))
+            else:
+                listings.append(GroupListing(name, group.state, group.protocol_type, group.group_type))
         return listings
 
     def run_due(self) -> None:
@@ -194,8 +211,17 @@ class GroupCoordinator:
         return {state: counted[state] for state in GROUP_STATES}
 
     def _new_group(self, name: str) -> Group:
-        group = Group(name, self._clock, self._settings, self._limits, self._new_member_id)
-        self._groups.add(group)
+        before = self._groups.get_consumer(name)
+        if before is not None and not before.is_empty:
+            raise InconsistentProtocolError(
+                f"the members of group {name!r} use the consumer protocol; set group.protocol=consumer, or stop them first"
+            )
+        generation = 0 if before is None else before.epoch
+        group = Group(name, self._clock, self._settings, self._limits, self._new_member_id, generation=generation)
+        if before is None:
+            self._groups.add(group)
+        else:
+            self._groups.replace(before, group)
         return group
 
     def _new_member_id(self, request: JoinRequest) -> str:
@@ -204,7 +230,7 @@ class GroupCoordinator:
         return f"{name[:_NAME_LENGTH]}-{self._new_uuid()}"
 
     def _wake(self, name: str) -> None:
-        group = self._groups.get(name)
+        group = self._groups.get_classic(name)
         if group is not None:
             self._apply(group, group.tick())
 
@@ -259,6 +285,16 @@ def describe(group: Group) -> GroupDescription:
             )
             for member in group.members
         ),
+    )
+
+
+def _describe_consumer_group(group: ConsumerGroup) -> GroupDescription:
+    members = tuple(
+        MemberDescription(member.member_id, member.instance_id, member.client_id, member.client_host, b"", b"")
+        for member in group.members
+    )
+    return GroupDescription(
+        group.name, group.state, group.protocol_type, group.assignor, group.epoch, NO_MEMBER, members, group.group_type
     )
 
 

@@ -29,6 +29,7 @@ from tailrace.model.group import (
     NO_MEMBER,
     GroupRecord,
     GroupState,
+    GroupType,
     Joined,
     JoinedMember,
     JoinRequest,
@@ -59,12 +60,22 @@ Effect = Reply | Save
 
 
 class Group:
+    group_type: GroupType = "classic"
+
     def __init__(
-        self, name: str, clock: Clock, settings: BrokerSettings, limits: Limits, new_member_id: Callable[[JoinRequest], str]
+        self,
+        name: str,
+        clock: Clock,
+        settings: BrokerSettings,
+        limits: Limits,
+        new_member_id: Callable[[JoinRequest], str],
+        *,
+        generation: int = 0,
     ) -> None:
+        """A group that was one of the consumer protocol before goes on after its epoch."""
         self.name = name
         self.state: GroupState = "Empty"
-        self.generation = 0
+        self.generation = generation
         self.protocol_type = ""
         self.protocol = ""
         self.members = Members(name)

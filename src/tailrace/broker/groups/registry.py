@@ -5,6 +5,7 @@ A join or a commit makes a group, so their number and size are limited here.
 
 from collections.abc import Iterator
 
+from tailrace.broker.groups.consumer_group import ConsumerGroup
 from tailrace.broker.groups.group import Group
 from tailrace.model.errors import LimitExceededError, UnknownGroupError
 from tailrace.model.limits import Limits
@@ -61,42 +62,60 @@ class GroupNames:
         return self._last_commit_ms.get(group)
 
 
+AnyGroup = Group | ConsumerGroup
+"""A group of the classic or of the consumer protocol. A name belongs to one of them at a time."""
+
+
 class GroupRegistry:
     """The groups that have members, had some, or are about to. All others are only names with offsets."""
 
     def __init__(self, names: GroupNames, limits: Limits) -> None:
         self._names = names
         self._limits = limits
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, AnyGroup] = {}
         self._held_bytes: dict[str, int] = {}
         self._past_rebalances = 0
 
-    def __iter__(self) -> Iterator[Group]:
+    def __iter__(self) -> Iterator[AnyGroup]:
         return iter(tuple(self._groups.values()))
 
-    def __contains__(self, group: Group) -> bool:
+    def __contains__(self, group: AnyGroup) -> bool:
         """Return whether this object is the group of its name now."""
         return self._groups.get(group.name) is group
 
-    def get(self, name: str) -> Group | None:
+    def get(self, name: str) -> AnyGroup | None:
         return self._groups.get(name)
 
-    def find(self, name: str) -> Group | None:
+    def get_classic(self, name: str) -> Group | None:
+        group = self._groups.get(name)
+        return group if isinstance(group, Group) else None
+
+    def get_consumer(self, name: str) -> ConsumerGroup | None:
+        group = self._groups.get(name)
+        return group if isinstance(group, ConsumerGroup) else None
+
+    def find(self, name: str) -> AnyGroup | None:
         """Return the group, or `None` if it has offsets and never had members. Raises if there is no such group."""
         group = self._groups.get(name)
         if group is None and name not in self._names:
             raise UnknownGroupError(f"there is no group {name!r}; `tailrace groups list` lists them")
         return group
 
-    def add(self, group: Group) -> None:
+    def add(self, group: AnyGroup) -> None:
         self._names.hold(group.name)
         self._groups[group.name] = group
 
-    def measure(self, group: Group) -> None:
+    def replace(self, before: AnyGroup, group: AnyGroup) -> None:
+        """Put a group of the other protocol in the place of an empty one."""
+        self._past_rebalances += before.rebalances
+        self._groups[group.name] = group
+        self.measure(group)
+
+    def measure(self, group: AnyGroup) -> None:
         """Update the memory that the group takes."""
         self._held_bytes[group.name] = group.held_bytes
 
-    def forget(self, group: Group) -> None:
+    def forget(self, group: AnyGroup) -> None:
         del self._groups[group.name]
         self._held_bytes.pop(group.name, None)
         self._past_rebalances += group.rebalances

@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Callable, Sequence
 
-from tailrace.broker.groups.group import Group
+from tailrace.broker.groups.consumer_group import ConsumerGroup
 from tailrace.broker.groups.members import subscribed_topics
 from tailrace.broker.groups.offsets import GroupOffsets
-from tailrace.broker.groups.registry import GroupNames, GroupRegistry
+from tailrace.broker.groups.registry import AnyGroup, GroupNames, GroupRegistry
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.clock import Clock
 from tailrace.model.errors import GroupNotEmptyError, GroupSubscribedError, UnknownGroupError
@@ -96,8 +96,10 @@ class GroupRemoval:
         return last_active_ms + self._settings.group_retention_seconds * 1000 <= self._clock.now_ms()
 
 
-def subscribes_to(group: Group, topic: str) -> bool:
+def subscribes_to(group: AnyGroup, topic: str) -> bool:
     """Return whether a member reads the topic. A member whose subscription can't be decoded may read any topic."""
+    if isinstance(group, ConsumerGroup):
+        return group.subscribes_to(topic)
     if group.protocol_type != CONSUMER:
         return len(group.members) > 0
     for member in group.members:

@@ -95,6 +95,8 @@ class TopicRegistry:
         self._by_id: dict[TopicId, LiveTopic] = {}
         """Hidden topics are only here."""
         self._by_uuid: dict[UUID, LiveTopic] = {}
+        self.version = 0
+        """Changes whenever a topic is made, changed or deleted."""
 
     def load(self) -> None:
         """Read the topics from the store."""
@@ -180,6 +182,7 @@ class TopicRegistry:
     def _add(self, live: LiveTopic) -> None:
         """Make the topic visible, unless it is hidden."""
         topic = live.topic
+        self.version += 1
         self._store.topic_names.learn(topic)
         self._by_id[topic.id] = live
         if topic.is_hidden:
@@ -192,6 +195,7 @@ class TopicRegistry:
     def _remove(self, live: LiveTopic) -> None:
         """Make the topic invisible."""
         topic = live.topic
+        self.version += 1
         self._store.topic_names.forget(topic)
         self._by_name.pop(topic.name, None)
         if topic.alias is not None:

@@ -7,8 +7,8 @@ from uuid import UUID
 from tailrace.broker.broker import Broker
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.kafka.handlers.groups import group_error_code
-from tailrace.model.errors import TailraceError, UnknownTopicError
-from tailrace.model.group import CommittedOffset, MemberIdentity, OffsetCommit
+from tailrace.model.errors import IllegalGenerationError, TailraceError, UnknownGroupError, UnknownTopicError
+from tailrace.model.group import NO_MEMBER, CommittedOffset, MemberIdentity, OffsetCommit
 from tailrace.model.ids import Offset
 from tailrace.wire.messages.group_offsets import (
     OFFSET_COMMIT_API,
@@ -39,6 +39,9 @@ _UNKNOWN_TOPIC_ID = 100
 _BY_TOPIC_ID = 10
 """The first version of OffsetCommit and OffsetFetch that names topics by id."""
 _MANY_GROUPS = 8
+_KNOWS_EPOCHS = 9
+"""The first version of OffsetCommit and OffsetFetch with the epochs of members of the consumer protocol."""
+_UNSUPPORTED_VERSION = 35
 _NOTHING_COMMITTED = -1
 
 
@@ -73,10 +76,13 @@ class GroupOffsetHandlers:
             if name is not None
             for partition in topic.partitions
         ]
+        has_old_client = context.version < _KNOWS_EPOCHS and request.member_id != NO_MEMBER
+        if has_old_client and self._groups.has_consumer_members(request.group_id):
+            return OffsetCommitResponse(topics=tuple(_all_rejected(topic, _UNSUPPORTED_VERSION) for topic in request.topics))
         try:
             outcomes = iter(await self._groups.commit(request.group_id, member, commits))
         except TailraceError as error:
-            code = group_error_code(error)
+            code = self._commit_error_code(context, request.group_id, error)
             return OffsetCommitResponse(topics=tuple(_all_rejected(topic, code) for topic in request.topics))
         return OffsetCommitResponse(
             topics=tuple(
@@ -137,6 +143,11 @@ class GroupOffsetHandlers:
 
     def _fetched(self, wanted: OffsetFetchRequestGroup, by_id: bool, require_stable: bool) -> OffsetFetchResponseGroup:
         group = wanted.group_id
+        if wanted.member_id is not None or wanted.member_epoch >= 0:
+            try:
+                self._groups.check_fetch(group, MemberIdentity(wanted.member_id or NO_MEMBER, wanted.member_epoch))
+            except TailraceError as error:
+                return OffsetFetchResponseGroup(group_id=group, error_code=group_error_code(error))
         if wanted.topics is None:
             by_topic = groupby(self._offsets.committed_by(group), lambda committed: committed.topic)
             topics = [self._all_in(group, topic, committed, require_stable) for topic, committed in by_topic]
@@ -187,6 +198,14 @@ class GroupOffsetHandlers:
                 code = group_error_code(error)
             results.append(OffsetDeleteResponsePartition(partition_index=number, error_code=code))
         return OffsetDeleteResponseTopic(name=topic.name, partitions=tuple(results))
+
+    def _commit_error_code(self, context: RequestContext, group: str, error: TailraceError) -> int:
+        if isinstance(error, IllegalGenerationError) and context.version >= _KNOWS_EPOCHS:
+            try:
+                self._groups.describe(group)
+            except UnknownGroupError as unknown:
+                return unknown.kafka_code
+        return group_error_code(error)
 
     def _name_by_id(self, topic_id: UUID) -> str | None:
         try:

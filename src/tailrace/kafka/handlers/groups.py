@@ -36,7 +36,6 @@ from tailrace.wire.messages.groups import (
 )
 
 COORDINATOR_NOT_AVAILABLE = 15
-_CLASSIC = "classic"
 _ASKS_FOR_ID_FIRST = 4
 """The first version of JoinGroup in which a new member gets its id before it may join."""
 _CAN_SKIP_ASSIGNMENT = 9
@@ -159,9 +158,14 @@ class GroupHandlers:
         types = {kind.lower() for kind in request.types_filter}
         return ListGroupsResponse(
             groups=tuple(
-                ListedGroup(group_id=name, protocol_type=protocol_type, group_state=state, group_type=_CLASSIC)
-                for name, state, protocol_type in self._groups.all()
-                if (not states or state.lower() in states) and (not types or _CLASSIC in types)
+                ListedGroup(
+                    group_id=listed.name,
+                    protocol_type=listed.protocol_type,
+                    group_state=listed.state,
+                    group_type=listed.group_type,
+                )
+                for listed in self._groups.all()
+                if (not states or listed.state.lower() in states) and (not types or listed.group_type in types)
             )
         )
 
@@ -181,6 +185,8 @@ class GroupHandlers:
     def _described(self, context: RequestContext, name: str, operations: int) -> DescribedGroup:
         try:
             group = self._groups.describe(name)
+            if group.group_type != "classic":
+                raise UnknownGroupError(f"group {name!r} is one of the consumer protocol; ConsumerGroupDescribe describes it")
         except UnknownGroupError as error:
             if context.version >= _SAYS_NOT_FOUND:
                 return DescribedGroup(group_id=name, error_code=error.kafka_code, error_message=str(error), group_state="Dead")

@@ -14,7 +14,14 @@ from tailrace.broker.broker import Broker
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.kafka.handlers.groups import group_error_code
 from tailrace.kafka.regular_expressions import Re2Pattern
-from tailrace.model.errors import ProducerFencedError, TailraceError, TransactionFencedError, UnknownTopicError
+from tailrace.model.errors import (
+    IllegalGenerationError,
+    ProducerFencedError,
+    StaleMemberEpochError,
+    TailraceError,
+    TransactionFencedError,
+    UnknownTopicError,
+)
 from tailrace.model.group import MemberIdentity, OffsetCommit
 from tailrace.model.ids import Offset, ProducerId
 from tailrace.model.transaction import ProducerIdentity, TransactionListing
@@ -156,6 +163,9 @@ class TransactionHandlers:
                 lambda: self._groups.check_commit(request.group_id, member, in_transaction=True),
                 adds_group=context.version >= _GROUP_ADDED_SINCE,
             )
+        except StaleMemberEpochError:
+            # The clients of this request know generations only.
+            outcomes = [IllegalGenerationError("the epoch of the member is not its current one")] * len(commits)
         except TailraceError as error:
             outcomes = [error] * len(commits)
         outcome_of_each = iter(outcomes)

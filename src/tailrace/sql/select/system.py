@@ -175,7 +175,8 @@ def _groups(broker: Broker) -> ReadRows:
             lags[name] = lags.get(name, 0) + lag
         for group in described:
             clients = [member.client_id for member in group.members]
-            yield group.name, group.state, group.protocol_type, group.generation, len(clients), clients, lags.get(group.name)
+            kind = group.protocol_type, group.group_type
+            yield group.name, group.state, *kind, group.generation, len(clients), clients, lags.get(group.name)
 
     return rows
 
@@ -404,6 +405,7 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "group_id": pa.string(),
             "state": pa.string(),
             "protocol_type": pa.string(),
+            "group_type": pa.string(),
             "generation": pa.int32(),
             "members": pa.int32(),
             "clients": _TEXTS,

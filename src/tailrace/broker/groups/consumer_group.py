@@ -1,0 +1,489 @@
+"""One group of the consumer protocol (KIP-848) as a state machine that never waits.
+
+Members send heartbeats and nothing else. The server decides which partitions each is to have, the **target**, and takes every
+member there by itself: `reconciliation.py` has the steps. Whatever changes the target (members, subscriptions, topics) begins a
+new **group epoch**. A member is at an epoch of its own and comes to that of the group with its target.
+
+Every change gets a new `version`. The caller makes `record()` durable before it answers, so that a member never acts on
+something that a restarted server does not know. Errors are raised before anything has changed.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from uuid import UUID
+
+import msgspec
+
+from tailrace.broker.groups.assignment import NOTHING_ASSIGNED, Assignment, from_stored, is_within, size, to_stored
+from tailrace.broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, AssignedMember
+from tailrace.broker.groups.reconciliation import MemberProgress, advance
+from tailrace.broker.groups.subscribed_topics import PatternMatches, SubscribedTopics, hash_topics
+from tailrace.model.clock import Clock
+from tailrace.model.consumer_group import (
+    JOINING_EPOCH,
+    STATIC_LEAVING_EPOCH,
+    ConsumerGroupRecord,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResult,
+    ConsumerMemberRecord,
+)
+from tailrace.model.errors import (
+    FencedInstanceError,
+    FencedMemberEpochError,
+    GroupFullError,
+    LimitExceededError,
+    StaleMemberEpochError,
+    UnknownMemberError,
+    UnreleasedInstanceError,
+)
+from tailrace.model.group import CONSUMER, NO_MEMBER, GroupState, GroupType, MemberIdentity
+from tailrace.model.limits import Limits
+
+_PARTITION_BYTES = 32
+_MATCH_BYTES = 64
+_NO_VERSION = -1
+
+
+class ConsumerMember:
+    __slots__ = (
+        "assignor",
+        "client_host",
+        "client_id",
+        "instance_id",
+        "member_id",
+        "progress",
+        "rack_id",
+        "rebalance_timeout_ms",
+        "revoke_until_ms",
+        "session_until_ms",
+        "target",
+        "topic_names",
+        "topic_pattern",
+    )
+
+    def __init__(self, member_id: str, instance_id: str | None) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.rack_id: str | None = None
+        self.client_id = ""
+        self.client_host = ""
+        self.rebalance_timeout_ms = 0
+        self.topic_names: tuple[str, ...] = ()
+        self.topic_pattern = ""
+        self.assignor: str | None = None
+        self.progress = MemberProgress(JOINING_EPOCH, JOINING_EPOCH)
+        self.target: Assignment = NOTHING_ASSIGNED
+        self.session_until_ms = 0
+        self.revoke_until_ms: int | None = None
+        """Until when it must have given up partitions, if it was asked to."""
+
+    @classmethod
+    def from_record(cls, record: ConsumerMemberRecord) -> "ConsumerMember":
+        member = cls(record.member_id, record.instance_id)
+        member.rack_id = record.rack_id
+        member.client_id = record.client_id
+        member.client_host = record.client_host
+        member.rebalance_timeout_ms = record.rebalance_timeout_ms
+        member.topic_names = record.topic_names
+        member.topic_pattern = record.topic_pattern
+        member.assignor = record.assignor
+        member.progress = MemberProgress(
+            record.epoch, record.previous_epoch, record.state, from_stored(record.assigned), from_stored(record.revoking)
+        )
+        member.target = from_stored(record.target)
+        return member
+
+    def record(self) -> ConsumerMemberRecord:
+        progress = self.progress
+        return ConsumerMemberRecord(
+            self.member_id,
+            self.instance_id,
+            self.rack_id,
+            self.client_id,
+            self.client_host,
+            self.rebalance_timeout_ms,
+            self.topic_names,
+            self.topic_pattern,
+            self.assignor,
+            progress.epoch,
+            progress.previous_epoch,
+            progress.state,
+            to_stored(progress.assigned),
+            to_stored(progress.revoking),
+            to_stored(self.target),
+        )
+
+    @property
+    def subscription(self) -> tuple[frozenset[str], str, str | None]:
+        """What the target depends on."""
+        return frozenset(self.topic_names), self.topic_pattern, self.assignor
+
+    @property
+    def client(self) -> tuple[str, str, str, str | None, int]:
+        """What else its heartbeats say."""
+        return self.member_id, self.client_id, self.client_host, self.rack_id, self.rebalance_timeout_ms
+
+    @property
+    def held_bytes(self) -> int:
+        names = sum(map(len, (self.member_id, self.instance_id or "", self.rack_id or "", self.client_id, self.topic_pattern)))
+        partitions = size(self.progress.assigned) + size(self.progress.revoking) + size(self.target)
+        return names + sum(map(len, self.topic_names)) + partitions * _PARTITION_BYTES
+
+
+class ConsumerGroup:
+    group_type: GroupType = "consumer"
+    protocol_type = CONSUMER
+
+    def __init__(
+        self,
+        name: str,
+        topics: SubscribedTopics,
+        clock: Clock,
+        limits: Limits,
+        new_member_id: Callable[[], str],
+        *,
+        epoch: int = 0,
+    ) -> None:
+        """A group that was one of the classic protocol before goes on at its generation."""
+        self.name = name
+        self.epoch = epoch
+        self.assignor = DEFAULT_ASSIGNOR
+        self.rebalances = 0
+        self.changed_ms = clock.now_ms()
+        """When the last member left."""
+        self.version = 0
+        self.saved_version = 0
+        """The newest version that is durable."""
+        self.topics_version = _NO_VERSION
+        """The version of the topics when the subscriptions were last compared with them."""
+        self._topics = topics
+        self._clock = clock
+        self._limits = limits
+        self._new_member_id = new_member_id
+        self._members: dict[str, ConsumerMember] = {}
+        self._by_instance: dict[str, ConsumerMember] = {}
+        self._matches: dict[str, frozenset[UUID]] = {}
+        self._topics_hash = b""
+
+    def restore(self, record: ConsumerGroupRecord) -> None:
+        """Continue from a stored record. Sessions begin again, because nobody could send heartbeats to a stopped server."""
+        self.epoch = record.epoch
+        self.assignor = record.assignor
+        self._topics_hash = record.topics_hash
+        self.changed_ms = record.changed_ms
+        for stored in record.members:
+            member = ConsumerMember.from_record(stored)
+            self._add(member)
+            self._extend_session(member)
+            self._set_revoke_deadline(member)
+        self.version = self.saved_version = 1
+
+    @property
+    def members(self) -> tuple[ConsumerMember, ...]:
+        return tuple(self._members.values())
+
+    @property
+    def generation(self) -> int:
+        return self.epoch
+
+    @property
+    def state(self) -> GroupState:
+        if not self._members:
+            return "Empty"
+        is_stable = all(member.progress.is_at(self.epoch) for member in self._members.values())
+        return "Stable" if is_stable else "Reconciling"
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._members
+
+    @property
+    def held_bytes(self) -> int:
+        matches = sum(map(len, self._matches.values())) * _MATCH_BYTES
+        return matches + sum(member.held_bytes for member in self._members.values())
+
+    @property
+    def patterns(self) -> frozenset[str]:
+        """The regular expressions of all subscriptions."""
+        return frozenset(member.topic_pattern for member in self._members.values() if member.topic_pattern)
+
+    def heartbeat(self, request: ConsumerHeartbeat, topics_version: int, matches: PatternMatches) -> ConsumerHeartbeatResult:
+        """Take a heartbeat of a member that joins or is there.
+
+        `matches` has the topics of the request's pattern, and those of all other patterns if `topics_version` has changed.
+        """
+        is_joining = request.epoch == JOINING_EPOCH
+        member = self._joining(request) if is_joining else self._known(request)
+        if request.topic_names is not None or request.topic_pattern is not None:
+            self._check_bytes(request)
+        before = member.progress.assigned
+        self._matches.update(matches)
+        has_changed = self._take(member, request)
+        if self.topics_version != topics_version:
+            self.topics_version = topics_version
+            has_changed |= self._topics_hash != hash_topics(self._partitions())
+        if has_changed:
+            self._begin_epoch()
+        self._advance(member, request.owned)
+        self._extend_session(member)
+        progress = member.progress
+        is_told = is_joining or request.is_complete or progress.assigned != before
+        return ConsumerHeartbeatResult(member.member_id, progress.epoch, progress.assigned if is_told else None)
+
+    def leave(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
+        """Remove a member, or keep the place of a static one that will be back before its session ends."""
+        member = self._find(request)
+        if request.epoch == STATIC_LEAVING_EPOCH:
+            # It has closed, so it reads nothing any more; what it had stays reserved for it.
+            progress = member.progress
+            member.progress = MemberProgress(STATIC_LEAVING_EPOCH, progress.epoch, progress.state, progress.assigned)
+            member.revoke_until_ms = None
+            self._extend_session(member)
+            self.version += 1
+        else:
+            self._remove(member)
+        return ConsumerHeartbeatResult(request.member_id, request.epoch)
+
+    def tick(self) -> None:
+        """Remove members whose session has ended, or that did not give up partitions in time."""
+        now = self._now_ms()
+        gone = [
+            member
+            for member in self._members.values()
+            if member.session_until_ms <= now or (member.revoke_until_ms is not None and member.revoke_until_ms <= now)
+        ]
+        if gone:
+            self._remove(*gone)
+
+    def next_due_ms(self) -> int | None:
+        """Return when to call `tick` next. Heartbeats may make it later, never earlier."""
+        due = [member.session_until_ms for member in self._members.values()]
+        due += [member.revoke_until_ms for member in self._members.values() if member.revoke_until_ms is not None]
+        return min(due, default=None)
+
+    def check_commit(self, identity: MemberIdentity, *, in_transaction: bool = False) -> None:
+        """Raise unless this member may commit offsets now. A client without an epoch may only while the group is empty."""
+        if identity.generation < 0 and not self._members:
+            return
+        if in_transaction and identity.generation < 0 and identity.member_id == NO_MEMBER and identity.instance_id is None:
+            return
+        self.check_epoch(identity)
+
+    def check_epoch(self, identity: MemberIdentity) -> None:
+        """Raise unless this is a member and its epoch."""
+        member = self._members.get(identity.member_id)
+        if member is None:
+            raise self._unknown(identity.member_id)
+        if identity.generation != member.progress.epoch:
+            raise StaleMemberEpochError(
+                f"member {identity.member_id!r} of group {self.name!r} is at epoch {member.progress.epoch}, not"
+                f" {identity.generation}"
+            )
+
+    def subscribes_to(self, name: str) -> bool:
+        """Return whether a member reads the topic with this name or alias."""
+        live = self._topics.find(name)
+        return any(name in member.topic_names for member in self._members.values()) or (
+            live is not None and any(live.topic.uuid in self._matches.get(pattern, ()) for pattern in self.patterns)
+        )
+
+    def record(self) -> ConsumerGroupRecord:
+        members = tuple(member.record() for member in self._members.values())
+        return ConsumerGroupRecord(self.epoch, self.assignor, self._topics_hash, members, self.changed_ms)
+
+    def _joining(self, request: ConsumerHeartbeat) -> ConsumerMember:
+        """Return the member that joins: a new one that is not added yet, or one that is there."""
+        static = None if request.instance_id is None else self._by_instance.get(request.instance_id)
+        known = self._members.get(request.member_id)
+        if static is not None:
+            is_back = static.progress.epoch == STATIC_LEAVING_EPOCH
+            if static is known and not is_back:
+                # The answer to its join was lost.
+                self._check_member_epoch(static, request)
+                return static
+            if not is_back:
+                raise UnreleasedInstanceError(
+                    f"static member {request.instance_id!r} of group {self.name!r} is {static.member_id!r}, which has not left;"
+                    " it is removed when its session ends"
+                )
+            if known is None or known is static:
+                return static
+        if known is not None:
+            if known.instance_id != request.instance_id:
+                raise FencedInstanceError(
+                    f"member {request.member_id!r} of group {self.name!r} is static member {known.instance_id!r}, not"
+                    f" {request.instance_id!r}"
+                )
+            self._check_member_epoch(known, request)
+            return known
+        if len(self._members) >= self._limits.group_members:
+            raise GroupFullError(
+                f"group {self.name!r} has {len(self._members)} members, as many as group_members allows; stop one first"
+            )
+        return ConsumerMember(request.member_id or self._new_member_id(), request.instance_id)
+
+    def _known(self, request: ConsumerHeartbeat) -> ConsumerMember:
+        member = self._find(request)
+        self._check_member_epoch(member, request)
+        return member
+
+    def _find(self, request: ConsumerHeartbeat) -> ConsumerMember:
+        if request.instance_id is not None:
+            static = self._by_instance.get(request.instance_id)
+            if static is None:
+                raise self._unknown(request.instance_id)
+            if static.member_id != request.member_id:
+                raise FencedInstanceError(
+                    f"static member {request.instance_id!r} of group {self.name!r} is {static.member_id!r} now, not"
+                    f" {request.member_id!r}: another client took over that group.instance.id"
+                )
+            return static
+        member = self._members.get(request.member_id)
+        if member is None:
+            raise self._unknown(request.member_id)
+        return member
+
+    def _check_member_epoch(self, member: ConsumerMember, request: ConsumerHeartbeat) -> None:
+        """Raise unless this is the member's epoch, or the one before: the answer with the newer one may have been lost."""
+        progress = member.progress
+        if request.epoch == progress.epoch:
+            return
+        has_lost_answer = (
+            progress.previous_epoch == request.epoch < progress.epoch
+            and request.owned is not None
+            and is_within(request.owned, progress.assigned)
+        )
+        if not has_lost_answer:
+            raise FencedMemberEpochError(
+                f"member {member.member_id!r} of group {self.name!r} is at epoch {progress.epoch}, not {request.epoch}; give up"
+                " all partitions and join again"
+            )
+
+    def _check_bytes(self, request: ConsumerHeartbeat) -> None:
+        held = self.held_bytes + heartbeat_bytes(request)
+        if held > self._limits.group_state_bytes:
+            raise LimitExceededError(
+                f"the members of group {self.name!r} would hold {held} bytes, more than group_state_bytes allows"
+                f" ({self._limits.group_state_bytes})"
+            )
+
+    def _take(self, member: ConsumerMember, request: ConsumerHeartbeat) -> bool:
+        """Take what the request says of its member. Return whether that asks for a new target."""
+        client, subscription = member.client, member.subscription
+        is_new = member.member_id not in self._members
+        if request.epoch == JOINING_EPOCH and member.progress.epoch == STATIC_LEAVING_EPOCH:
+            self._rename(member, request.member_id or self._new_member_id())
+            member.progress = member.progress._replace(epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
+        member.client_id = request.client_id
+        member.client_host = request.client_host
+        if request.rack_id is not None:
+            member.rack_id = request.rack_id
+        if request.rebalance_timeout_ms is not None:
+            member.rebalance_timeout_ms = min(request.rebalance_timeout_ms, self._limits.rebalance_timeout_ms)
+        if request.topic_names is not None:
+            member.topic_names = request.topic_names
+        if request.topic_pattern is not None:
+            member.topic_pattern = request.topic_pattern
+        if request.assignor is not None:
+            member.assignor = request.assignor
+        if is_new:
+            self._add(member)
+        if member.client != client:
+            self.version += 1
+        return is_new or member.subscription != subscription
+
+    def _begin_epoch(self) -> None:
+        """Make a new target for all members."""
+        self.epoch += 1
+        self.version += 1
+        self.rebalances += 1
+        partitions = self._partitions()
+        self._topics_hash = hash_topics(partitions)
+        votes = Counter(member.assignor for member in self._members.values() if member.assignor is not None)
+        self.assignor = max(sorted(votes), key=votes.__getitem__, default=DEFAULT_ASSIGNOR)
+        members = {
+            member.member_id: AssignedMember(self._topics_of(member), member.target, member.instance_id)
+            for member in self._members.values()
+        }
+        targets = ASSIGNORS[self.assignor](members, partitions)
+        for member in self._members.values():
+            member.target = targets[member.member_id]
+        self._matches = {pattern: self._matches[pattern] for pattern in self.patterns if pattern in self._matches}
+
+    def _advance(self, member: ConsumerMember, reported: Assignment | None) -> None:
+        if member.progress.is_at(self.epoch):
+            return
+        taken: dict[UUID, set[int]] = {topic: set() for topic in member.target}
+        for other in self._members.values():
+            if other is not member:
+                for topic, numbers in taken.items():
+                    numbers |= other.progress.owned(topic)
+        after = advance(member.progress, self.epoch, member.target, reported, lambda topic, number: number not in taken[topic])
+        if after != member.progress:
+            member.progress = after
+            self._set_revoke_deadline(member)
+            self.version += 1
+
+    def _topics_of(self, member: ConsumerMember) -> frozenset[UUID]:
+        named = {live.topic.uuid for name in member.topic_names if (live := self._topics.find(name)) is not None}
+        matched = self._matches.get(member.topic_pattern, frozenset())
+        return frozenset(named | {topic for topic in matched if self._topics.find_by_uuid(topic) is not None})
+
+    def _partitions(self) -> dict[UUID, int]:
+        """Return the numbers of partitions of all topics that a member subscribes to."""
+        topics = frozenset[UUID]().union(*(self._topics_of(member) for member in self._members.values()))
+        lives = (self._topics.find_by_uuid(topic) for topic in topics)
+        return {live.topic.uuid: len(live.partitions) for live in lives if live is not None}
+
+    def _add(self, member: ConsumerMember) -> None:
+        self._members[member.member_id] = member
+        if member.instance_id is not None:
+            self._by_instance[member.instance_id] = member
+
+    def _rename(self, member: ConsumerMember, member_id: str) -> None:
+        """Give a static member the id of its new client. It keeps its place in the order of members."""
+        old = member.member_id
+        member.member_id = member_id
+        self._members = {member_id if key == old else key: each for key, each in self._members.items()}
+
+    def _remove(self, *members: ConsumerMember) -> None:
+        for member in members:
+            del self._members[member.member_id]
+            if member.instance_id is not None:
+                del self._by_instance[member.instance_id]
+        self.changed_ms = self._clock.now_ms()
+        self._begin_epoch()
+
+    def _extend_session(self, member: ConsumerMember) -> None:
+        member.session_until_ms = self._now_ms() + self._limits.group_consumer_session_timeout_ms
+
+    def _set_revoke_deadline(self, member: ConsumerMember) -> None:
+        is_asked = member.progress.state == "unrevoked" and member.progress.epoch != STATIC_LEAVING_EPOCH
+        member.revoke_until_ms = self._now_ms() + member.rebalance_timeout_ms if is_asked else None
+
+    def _now_ms(self) -> int:
+        return round(self._clock.monotonic() * 1000)
+
+    def _unknown(self, name: str) -> UnknownMemberError:
+        return UnknownMemberError(f"group {self.name!r} has no member {name!r}; join again as a new one")
+
+
+def heartbeat_bytes(request: ConsumerHeartbeat) -> int:
+    """Return the bytes that the group would keep of the request."""
+    texts = (request.member_id, request.instance_id, request.rack_id, request.client_id, request.topic_pattern)
+    return sum(len(text or "") for text in (*texts, *(request.topic_names or ())))
+
+
+_MARK = b"\xc1"
+"""Precedes stored groups of the consumer protocol. MessagePack never uses this byte, so no classic one begins with it."""
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(ConsumerGroupRecord)
+
+
+def encode_record(record: ConsumerGroupRecord) -> bytes:
+    return _MARK + _encoder.encode(record)
+
+
+def decode_record(value: bytes) -> ConsumerGroupRecord | None:
+    """Return the stored group, or `None` if it is one of the classic protocol."""
+    return _decoder.decode(value[len(_MARK) :]) if value.startswith(_MARK) else None
