@@ -48,14 +48,15 @@ def _next_command(commands: Commands) -> str | None:
 def _confluent(told: dict[str, Any], emit: Emit, commands: Commands) -> None:
     from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+    session_ms = told["session_ms"]
+    session = {} if session_ms is None else _session(session_ms)
     consumer = Consumer(
         {
             "bootstrap.servers": told["bootstrap"],
             "group.id": told["group"],
-            "session.timeout.ms": told["session_ms"],
-            "heartbeat.interval.ms": _heartbeat_ms(told["session_ms"]),
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
+            **session,
             **told["settings"],
         }
     )
@@ -123,6 +124,10 @@ def _kafka_python(told: dict[str, Any], emit: Emit, commands: Commands) -> None:
                 emit("record", [record.partition, record.offset, record.value.decode()])
     consumer.close()
     emit("left", None)
+
+
+def _session(session_ms: int) -> dict[str, int]:
+    return {"session.timeout.ms": session_ms, "heartbeat.interval.ms": _heartbeat_ms(session_ms)}
 
 
 def _heartbeat_ms(session_ms: int) -> int:

@@ -25,9 +25,10 @@ class ConsumerProcess:
         topic: str,
         *,
         client: str = "confluent",
-        session_ms: int = 60_000,
+        session_ms: int | None = 60_000,
         **settings: object,
     ) -> None:
+        """`session_ms` is `None` where the server decides on it: in the consumer protocol."""
         self._told = {
             "bootstrap": bootstrap,
             "group": group,

@@ -43,6 +43,11 @@ class ConsumerHeartbeat(NamedTuple):
         has_topics = self.topic_names is not None or self.topic_pattern is not None
         return self.rebalance_timeout_ms is not None and has_topics and self.owned is not None
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether it says something that the group would keep."""
+        return self.topic_names is not None or self.topic_pattern is not None or self.rack_id is not None
+
 
 class ConsumerHeartbeatResult(NamedTuple):
     member_id: str

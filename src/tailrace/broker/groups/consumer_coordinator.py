@@ -100,7 +100,8 @@ class ConsumerGroupCoordinator:
             version = self._topics.version
             matches = await self._match(request, version)
             self._check_open()
-            self._groups.check_room(heartbeat_bytes(request))
+            if request.is_kept:
+                self._groups.check_room(heartbeat_bytes(request))
             group, result = self._take(request, version, matches)
         await self._make_durable(group)
         return result
@@ -159,9 +160,10 @@ class ConsumerGroupCoordinator:
         return await self._topics.match(patterns)
 
     async def _make_durable(self, group: ConsumerGroup) -> None:
-        self._changed(group)
         if group.version == group.saved_version:
+            self._deadlines.set(group.name, group.next_due_ms())
             return
+        self._changed(group)
         saving = self._saving.get(group)
         if saving is None or saving.version != group.version:
             saving = self._save(group)

@@ -9,7 +9,7 @@ something that a restarted server does not know. Errors are raised before anythi
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from uuid import UUID
 
 import msgspec
@@ -39,6 +39,7 @@ from tailrace.model.errors import (
 from tailrace.model.group import CONSUMER, NO_MEMBER, GroupState, GroupType, MemberIdentity
 from tailrace.model.limits import Limits
 
+_NAME_BYTES = 16
 _PARTITION_BYTES = 32
 _MATCH_BYTES = 64
 _NO_VERSION = -1
@@ -127,7 +128,7 @@ class ConsumerMember:
     def held_bytes(self) -> int:
         names = sum(map(len, (self.member_id, self.instance_id or "", self.rack_id or "", self.client_id, self.topic_pattern)))
         partitions = size(self.progress.assigned) + size(self.progress.revoking) + size(self.target)
-        return names + sum(map(len, self.topic_names)) + partitions * _PARTITION_BYTES
+        return names + names_bytes(self.topic_names) + partitions * _PARTITION_BYTES
 
 
 class ConsumerGroup:
@@ -214,14 +215,14 @@ class ConsumerGroup:
         """
         is_joining = request.epoch == JOINING_EPOCH
         member = self._joining(request) if is_joining else self._known(request)
-        if request.topic_names is not None or request.topic_pattern is not None:
+        if request.is_kept:
             self._check_bytes(request)
         before = member.progress.assigned
         self._matches.update(matches)
         has_changed = self._take(member, request)
         if self.topics_version != topics_version:
             self.topics_version = topics_version
-            has_changed |= self._topics_hash != hash_topics(self._partitions())
+            has_changed |= self._topics_hash != hash_topics(self._subscribed()[1])
         if has_changed:
             self._begin_epoch()
         self._advance(member, request.owned)
@@ -381,7 +382,7 @@ class ConsumerGroup:
         if request.rebalance_timeout_ms is not None:
             member.rebalance_timeout_ms = min(request.rebalance_timeout_ms, self._limits.rebalance_timeout_ms)
         if request.topic_names is not None:
-            member.topic_names = request.topic_names
+            member.topic_names = tuple(dict.fromkeys(request.topic_names))
         if request.topic_pattern is not None:
             member.topic_pattern = request.topic_pattern
         if request.assignor is not None:
@@ -397,12 +398,12 @@ class ConsumerGroup:
         self.epoch += 1
         self.version += 1
         self.rebalances += 1
-        partitions = self._partitions()
+        topics, partitions = self._subscribed()
         self._topics_hash = hash_topics(partitions)
         votes = Counter(member.assignor for member in self._members.values() if member.assignor is not None)
         self.assignor = max(sorted(votes), key=votes.__getitem__, default=DEFAULT_ASSIGNOR)
         members = {
-            member.member_id: AssignedMember(self._topics_of(member), member.target, member.instance_id)
+            member.member_id: AssignedMember(topics[member.member_id], member.target, member.instance_id)
             for member in self._members.values()
         }
         targets = ASSIGNORS[self.assignor](members, partitions)
@@ -429,11 +430,11 @@ class ConsumerGroup:
         matched = self._matches.get(member.topic_pattern, frozenset())
         return frozenset(named | {topic for topic in matched if self._topics.find_by_uuid(topic) is not None})
 
-    def _partitions(self) -> dict[UUID, int]:
-        """Return the numbers of partitions of all topics that a member subscribes to."""
-        topics = frozenset[UUID]().union(*(self._topics_of(member) for member in self._members.values()))
-        lives = (self._topics.find_by_uuid(topic) for topic in topics)
-        return {live.topic.uuid: len(live.partitions) for live in lives if live is not None}
+    def _subscribed(self) -> tuple[dict[str, frozenset[UUID]], dict[UUID, int]]:
+        """Return the topics that each member subscribes to, and the numbers of their partitions."""
+        topics = {member.member_id: self._topics_of(member) for member in self._members.values()}
+        lives = (self._topics.find_by_uuid(topic) for topic in frozenset[UUID]().union(*topics.values()))
+        return topics, {live.topic.uuid: len(live.partitions) for live in lives if live is not None}
 
     def _add(self, member: ConsumerMember) -> None:
         self._members[member.member_id] = member
@@ -471,7 +472,11 @@ class ConsumerGroup:
 def heartbeat_bytes(request: ConsumerHeartbeat) -> int:
     """Return the bytes that the group would keep of the request."""
     texts = (request.member_id, request.instance_id, request.rack_id, request.client_id, request.topic_pattern)
-    return sum(len(text or "") for text in (*texts, *(request.topic_names or ())))
+    return sum(len(text or "") for text in texts) + names_bytes(request.topic_names or ())
+
+
+def names_bytes(names: Collection[str]) -> int:
+    return sum(map(len, names)) + len(names) * _NAME_BYTES
 
 
 _MARK = b"\xc1"

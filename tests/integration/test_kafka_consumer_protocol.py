@@ -1,0 +1,294 @@
+"""Groups of the consumer protocol (KIP-848) with real clients on a real server."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from tests.support.consumers import ConsumerProcess
+from tests.support.patience import PATIENCE_SECONDS
+from tests.support.server import ServerProcess
+
+PARTITIONS = 12
+ALL = set(range(PARTITIONS))
+SESSION_MS = 6_000
+
+
+class Place(NamedTuple):
+    """The topic and the group of one test."""
+
+    server: ServerProcess
+    admin: AdminClient
+    topic: str
+    group: str
+
+    def consumer(self, topic: str | None = None, **settings: Any) -> ConsumerProcess:
+        return ConsumerProcess(
+            self.server.kafka, self.group, topic or self.topic, session_ms=None, group__protocol="consumer", **settings
+        )
+
+    def classic(self, **settings: Any) -> ConsumerProcess:
+        return ConsumerProcess(self.server.kafka, self.group, self.topic, **settings)
+
+    def create(self, topic: str, partitions: int = PARTITIONS) -> None:
+        self.admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(PATIENCE_SECONDS)
+
+    def produce(self, per_partition: int = 1, topic: str | None = None, partitions: int = PARTITIONS) -> None:
+        producer = Producer({"bootstrap.servers": self.server.kafka})
+        for partition in range(partitions):
+            for number in range(per_partition):
+                producer.produce(topic or self.topic, f"{partition}-{number}", partition=partition)
+        assert producer.flush(PATIENCE_SECONDS) == 0
+
+    def described(self) -> dict[str, Any]:
+        found: dict[str, Any] = httpx.get(f"{self.server.url}/api/groups/{self.group}", timeout=PATIENCE_SECONDS).json()
+        return found
+
+    def committed(self) -> dict[int, int]:
+        asked = [ConsumerGroupTopicPartitions(self.group)]
+        found = self.admin.list_consumer_group_offsets(asked)[self.group].result(PATIENCE_SECONDS)
+        return {each.partition: each.offset for each in found.topic_partitions}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    folder = tmp_path_factory.mktemp("groups")
+    config = folder / "tailrace.toml"
+    config.write_text(
+        f"[limits]\ngroup_consumer_session_timeout_ms = {SESSION_MS}\ngroup_consumer_heartbeat_interval_ms = 300\n"
+    )
+    with ServerProcess(folder / "data", "--config", str(config), "--durability", "relaxed") as running:
+        # The same port after a restart.
+        running.flags = (*running.flags, "--kafka", running.kafka)
+        yield running
+
+
+@pytest.fixture
+def place(server: ServerProcess, request: pytest.FixtureRequest) -> Place:
+    name = re.sub(r"\W", "-", request.node.name)
+    place = Place(server, AdminClient({"bootstrap.servers": server.kafka}), f"{name}-topic", f"{name}-group")
+    place.create(place.topic)
+    return place
+
+
+def share_all(*consumers: ConsumerProcess) -> bool:
+    """Return whether each consumer has partitions, and all together have each partition once."""
+    parts = [consumer.owned for consumer in consumers]
+    return all(parts) and sum(map(len, parts)) == PARTITIONS and set.union(*parts) == ALL
+
+
+def test_members_that_come_and_go_move_only_what_has_to_move(place: Place) -> None:
+    with place.consumer() as one:
+        one.until(lambda: one.owned == ALL)
+        with place.consumer() as two, place.consumer() as three:
+            one.until(lambda: share_all(one, two, three))
+            assert [len(each.owned) for each in (one, two, three)] == [4, 4, 4]
+            assert all(set(value) <= ALL - one.owned for event, value in one.rebalances if event == "revoked")
+            place.produce()
+            one.until(lambda: sum(len(each.records) for each in (one, two, three)) == PARTITIONS)
+            kept = two.owned
+            three.leave()
+            one.until(lambda: share_all(one, two))
+            assert kept <= two.owned
+            assert [value for event, value in two.rebalances if event == "revoked" and value] == []
+
+
+def test_each_record_goes_to_one_member_while_others_join_and_leave(place: Place) -> None:
+    with place.consumer() as one:
+        one.until(lambda: one.owned == ALL)
+        place.produce(5)
+        one.until(lambda: len(one.records) == 5 * PARTITIONS)
+        one.tell("commit")
+        one.until(lambda: one.last("committed") is not None)
+        with place.consumer() as two:
+            one.until(lambda: share_all(one, two))
+            place.produce(5)
+            one.until(lambda: len(one.records) + len(two.records) == 10 * PARTITIONS)
+            for consumer in (one, two):
+                for partition, offset in consumer.records[-5:]:
+                    assert partition in consumer.owned
+                    assert offset >= 5
+            assert len(set(one.records + two.records)) == 10 * PARTITIONS
+
+
+def test_a_member_that_is_killed_is_replaced_when_its_session_ends(place: Place) -> None:
+    with place.consumer() as one, place.consumer() as other:
+        one.until(lambda: share_all(one, other))
+        other.kill()
+        one.until(lambda: one.owned == ALL)
+        assert len(place.described()["members"]) == 1
+
+
+def test_a_member_whose_session_has_ended_can_not_commit_and_joins_again(place: Place) -> None:
+    place.produce(2)
+    with place.consumer() as late:
+        late.until(lambda: len(late.records) == 2 * PARTITIONS)
+        late.pause()
+        late.tell("commit")
+        with place.consumer() as other:
+            other.until(lambda: len(other.records) == 2 * PARTITIONS)
+            other.tell("commit")
+            other.until(lambda: other.last("committed") is not None)
+            late.resume()
+            late.until(lambda: late.last("commit failed") is not None)
+            assert late.last("commit failed") in ("UNKNOWN_MEMBER_ID", "STALE_MEMBER_EPOCH", "FENCED_MEMBER_EPOCH")
+            late.until(lambda: share_all(late, other))
+            assert place.committed() == dict.fromkeys(ALL, 2)
+
+
+def test_offsets_in_a_transaction_are_those_of_a_member(place: Place) -> None:
+    place.produce()
+    target = f"{place.topic}-target"
+    place.create(target, 1)
+    settings = {"bootstrap.servers": place.server.kafka}
+    consumer = Consumer(
+        {**settings, "group.id": place.group, "group.protocol": "consumer", "auto.offset.reset": "earliest"}
+        | {"enable.auto.commit": False}
+    )
+    producer = Producer({**settings, "transactional.id": place.group})
+    producer.init_transactions(PATIENCE_SECONDS)
+    consumer.subscribe([place.topic])
+    read = [consumer.poll(PATIENCE_SECONDS) for _ in range(PARTITIONS)]
+    producer.begin_transaction()
+    for message in read:
+        assert message is not None
+        producer.produce(target, message.value())
+    reached = consumer.position(consumer.assignment())
+    producer.send_offsets_to_transaction(reached, consumer.consumer_group_metadata(), PATIENCE_SECONDS)
+    producer.commit_transaction(PATIENCE_SECONDS)
+    metadata = consumer.consumer_group_metadata()
+    consumer.close()
+    assert place.committed() == dict.fromkeys(ALL, 1)
+    producer.begin_transaction()
+    with place.consumer() as other:
+        other.until(lambda: other.owned == ALL)
+        with pytest.raises(KafkaException):
+            producer.send_offsets_to_transaction(reached, metadata, PATIENCE_SECONDS)
+    producer.abort_transaction(PATIENCE_SECONDS)
+
+
+def test_a_static_member_that_restarts_gets_its_partitions_back_and_the_others_notice_nothing(place: Place) -> None:
+    with place.consumer(group__instance__id="a") as one:
+        with place.consumer(group__instance__id="b") as other:
+            one.until(lambda: share_all(one, other))
+            before, share, seen = place.described()["generation"], other.owned, one.rebalances
+            other.leave()
+        with place.consumer(group__instance__id="b") as again:
+            again.until(lambda: again.owned == share)
+            place.produce()
+            one.until(lambda: len(one.records) + len(again.records) == PARTITIONS)
+            assert one.rebalances == seen
+            assert place.described()["generation"] == before
+
+
+def test_a_regular_expression_finds_topics_that_are_made_later(place: Place) -> None:
+    with place.consumer(f"^{place.topic}.*") as one:
+        one.until(lambda: one.owned == ALL)
+        place.produce()
+        later = f"{place.topic}-later"
+        place.create(later, 1)
+        place.produce(1, later, 1)
+        one.until(lambda: len(one.records) == PARTITIONS + 1)
+
+
+def test_partitions_that_are_added_are_read(place: Place) -> None:
+    with place.consumer() as one, place.consumer() as other:
+        one.until(lambda: share_all(one, other))
+        place.admin.create_partitions([NewPartitions(place.topic, PARTITIONS + 2)])[place.topic].result(PATIENCE_SECONDS)
+        place.produce(1, partitions=PARTITIONS + 2)
+        one.until(lambda: len(one.records) + len(other.records) == PARTITIONS + 2)
+        assert one.owned | other.owned == set(range(PARTITIONS + 2))
+
+
+@pytest.mark.parametrize("end", ["kill", "terminate"])
+def test_members_go_on_with_their_partitions_when_the_server_restarts(place: Place, end: str) -> None:
+    with place.consumer() as one, place.consumer() as other:
+        one.until(lambda: share_all(one, other))
+        before, seen = place.described()["generation"], [one.rebalances, other.rebalances]
+        getattr(place.server, end)()
+        place.server.start()
+        place.produce()
+        one.until(lambda: len(one.records) + len(other.records) == PARTITIONS)
+        for consumer in (one, other):
+            consumer.tell("commit")
+        one.until(lambda: one.last("committed") is not None and other.last("committed") is not None)
+        assert place.described()["generation"] == before
+        assert [one.rebalances, other.rebalances] == seen
+        assert place.committed() == dict.fromkeys(ALL, 1)
+
+
+def test_a_hand_over_goes_on_after_the_server_was_killed_in_it(place: Place) -> None:
+    with place.consumer() as one:
+        one.until(lambda: one.owned == ALL)
+        with place.consumer() as other:
+            one.until(lambda: len(place.described()["members"]) == 2)
+            place.server.kill()
+            place.server.start()
+            one.until(lambda: share_all(one, other))
+            place.produce()
+            one.until(lambda: len(one.records) + len(other.records) == PARTITIONS)
+            assert len(set(one.records + other.records)) == PARTITIONS
+
+
+def test_a_group_changes_its_protocol_and_keeps_its_offsets_over_a_restart(place: Place) -> None:
+    place.produce(2)
+    with place.classic() as old:
+        old.until(lambda: len(old.records) == 2 * PARTITIONS)
+        old.tell("commit")
+        old.until(lambda: old.last("committed") is not None)
+        old.leave()
+    place.produce()
+    with place.consumer() as new:
+        new.until(lambda: len(new.records) == PARTITIONS)
+        assert {offset for _, offset in new.records} == {2}
+        new.tell("commit")
+        new.until(lambda: new.last("committed") is not None)
+        assert place.described()["group_type"] == "consumer"
+        new.leave()
+    epoch = place.described()["generation"]
+    place.server.kill()
+    place.server.start()
+    place.produce()
+    with place.classic() as back:
+        back.until(lambda: len(back.records) == PARTITIONS)
+        assert {offset for _, offset in back.records} == {3}
+        described = place.described()
+        assert (described["group_type"], described["generation"] > epoch) == ("classic", True)
+
+
+def test_a_client_is_told_when_its_group_uses_the_other_protocol(place: Place) -> None:
+    with place.classic() as old:
+        old.until(lambda: old.owned == ALL)
+        consumer = Consumer({"bootstrap.servers": place.server.kafka, "group.id": place.group, "group.protocol": "consumer"})
+        consumer.subscribe([place.topic])
+        with pytest.raises(KafkaException, match="group id does not exist"):
+            for message in iter(lambda: consumer.poll(PATIENCE_SECONDS), None):
+                if message.error():
+                    raise KafkaException(message.error())
+        consumer.close()
+        assert old.owned == ALL
+
+
+def test_admin_tools_see_and_change_groups(place: Place) -> None:
+    place.produce(3)
+    admin, group = place.admin, place.group
+    with place.consumer() as consumer:
+        consumer.until(lambda: len(consumer.records) == 3 * PARTITIONS)
+        consumer.tell("commit")
+        consumer.until(lambda: consumer.last("committed") is not None)
+        described = admin.describe_consumer_groups([group])[group].result(PATIENCE_SECONDS)
+        assert (described.state.name, described.type.name) == ("STABLE", "CONSUMER")
+        (member,) = described.members
+        assert {each.partition for each in member.assignment.topic_partitions} == ALL
+        listed = {each.group_id: each for each in admin.list_consumer_groups().result(PATIENCE_SECONDS).valid}
+        assert (listed[group].type.name, listed[group].state.name) == ("CONSUMER", "STABLE")
+        with pytest.raises(KafkaException, match="NON_EMPTY_GROUP"):
+            admin.delete_consumer_groups([group])[group].result(PATIENCE_SECONDS)
+        consumer.leave()
+    assert place.committed() == dict.fromkeys(ALL, 3)
+    admin.delete_consumer_groups([group])[group].result(PATIENCE_SECONDS)
+    assert group not in [each.group_id for each in admin.list_consumer_groups().result(PATIENCE_SECONDS).valid]
