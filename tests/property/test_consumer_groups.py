@@ -1,6 +1,9 @@
 """A group of the consumer protocol under any order of events, and the assignors with any subscriptions."""
 
 from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
 from uuid import UUID
 
 from hypothesis import given, settings
@@ -9,6 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tailrace.broker.groups.assignment import Assignment, size
 from tailrace.broker.groups.assignors import AssignedMember, assign_ranges, assign_uniformly
+from tailrace.broker.groups.consumer_group import decode_record, encode_record
+from tailrace.model.errors import TailraceError
+from tailrace.model.limits import Limits
 from tests.support.consumer_groups import REBALANCE_MS, SESSION_MS, ConsumerGroupUnderTest, ObedientConsumer
 
 TOPICS = ("t", "u", "v")
@@ -211,3 +217,60 @@ def test_range_gives_each_subscriber_consecutive_partitions_of_a_topic(
         ]
         assert [number for share in shares for number in share] == (list(range(partitions)) if shares else [])
         assert not shares or max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@dataclass
+class Liar:
+    """A client that says anything."""
+
+    it: ConsumerGroupUnderTest
+    random: Random
+
+    def speak(self) -> None:
+        random = self.random
+        names = ("a", "b", "c", "d", "")
+        topics = [UUID(int=number) for number in range(1, 4)]
+        owned = {topic: frozenset(random.sample(range(9), random.randint(0, 4))) for topic in random.sample(topics, 2)}
+        with suppress(TailraceError):
+            self.it.send(
+                random.choice(names),
+                random.choice((0, 0, -1, -2, self.it.group.epoch, self.it.group.epoch, self.it.group.epoch - 1, 1 << 30)),
+                names=random.choice((None, ("t",), ("t", "u"), ("gone",), ())),
+                pattern=random.choice((None, None, "", "t|u")),
+                owned=random.choice((None, {}, owned)),
+                instance=random.choice((None, None, None, "i", "j")),
+                rebalance_ms=random.choice((None, 0, REBALANCE_MS)),
+                assignor=random.choice((None, None, "range", "uniform")),
+                is_stored=random.random() < 0.9,
+            )
+
+
+@given(st.integers(0, 1 << 32).map(Random))
+@settings(max_examples=200)
+def test_no_lie_makes_a_partition_belong_to_two_members_or_an_epoch_go_back(random: Random) -> None:
+    it = ConsumerGroupUnderTest(Limits(group_members=4))
+    for name in TOPICS[:2]:
+        it.topics.make(name, 4)
+    liar = Liar(it, random)
+    durable_epoch = 0
+    for _ in range(60):
+        liar.speak()
+        if random.random() < 0.1:
+            it.advance(random.choice((100, REBALANCE_MS, SESSION_MS)))
+        if random.random() < 0.1:
+            it.restart()
+        if random.random() < 0.1:
+            it.topics.extend("t", len(it.topics.partitions("t")) + 1)
+        assert it.group.epoch >= durable_epoch
+        record = it.group.record()
+        durable_epoch = 0 if it.durable is None else (decode_record(it.durable) or record).epoch
+        owners = Counter(
+            (topic, number)
+            for member in record.members
+            for partitions in (*member.assigned, *member.revoking)
+            for topic, numbers in (partitions,)
+            for number in numbers
+        )
+        assert all(count == 1 for count in owners.values())
+        assert len(record.members) <= 4
+        assert decode_record(encode_record(record)) == record
