@@ -195,6 +195,24 @@ def test_a_regular_expression_finds_topics_that_are_made_later(place: Place) -> 
         one.until(lambda: len(one.records) == PARTITIONS + 1)
 
 
+def test_a_pattern_is_a_topic_of_the_consumer_protocol_too(place: Place) -> None:
+    with place.consumer(f"{place.topic}.>@2") as one, place.consumer(f"{place.topic}.>@2") as other:
+        one.until(lambda: sorted((*one.owned, *other.owned)) == [0, 1] and len(one.owned) == 1)
+        for name in (f"{place.topic}.a", f"{place.topic}.b"):
+            place.create(name, 1)
+            place.produce(1, name, 1)
+        one.until(lambda: len(one.records) + len(other.records) == 2)
+
+
+def test_a_topic_is_read_by_its_alias(place: Place) -> None:
+    alias = f"{place.topic}-alias"
+    changed = httpx.patch(f"{place.server.url}/api/topics/{place.topic}", json={"alias": alias}, timeout=PATIENCE_SECONDS)
+    assert changed.status_code == 200, changed.text
+    place.produce()
+    with place.consumer(alias) as one:
+        one.until(lambda: len(one.records) == PARTITIONS)
+
+
 def test_partitions_that_are_added_are_read(place: Place) -> None:
     with place.consumer() as one, place.consumer() as other:
         one.until(lambda: share_all(one, other))
@@ -284,6 +302,9 @@ def test_admin_tools_see_and_change_groups(place: Place) -> None:
         assert (described.state.name, described.type.name) == ("STABLE", "CONSUMER")
         (member,) = described.members
         assert {each.partition for each in member.assignment.topic_partitions} == ALL
+        query = f"SELECT state, group_type, members FROM system.groups WHERE group_id = '{group}'"
+        asked = httpx.post(f"{place.server.url}/api/sql", json={"sql": query}, timeout=PATIENCE_SECONDS).json()
+        assert asked["rows"] == [["Stable", "consumer", 1]]
         listed = {each.group_id: each for each in admin.list_consumer_groups().result(PATIENCE_SECONDS).valid}
         assert (listed[group].type.name, listed[group].state.name) == ("CONSUMER", "STABLE")
         with pytest.raises(KafkaException, match="NON_EMPTY_GROUP"):

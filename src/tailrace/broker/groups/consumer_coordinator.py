@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 from uuid import UUID, uuid4
+from weakref import WeakSet
 
 from tailrace.broker import keys
 from tailrace.broker.commits import Change, Committer
@@ -70,6 +71,8 @@ class ConsumerGroupCoordinator:
         self._new_uuid = new_uuid
         self._saving: dict[ConsumerGroup, _Saving] = {}
         """The last commit in flight of each group."""
+        self._reported: WeakSet[ConsumerGroup] = WeakSet()
+        """Groups whose last commit failed, which is logged once."""
         self._is_closed = False
 
     def start(self) -> None:
@@ -180,7 +183,9 @@ class ConsumerGroupCoordinator:
             error = done.exception()
             if error is None:
                 group.saved_version = max(group.saved_version, version)
-            elif not self._is_closed:
+                self._reported.discard(group)
+            elif not self._is_closed and group not in self._reported:
+                self._reported.add(group)
                 _log.warning("can't store epoch %d of group %s: %s", group.epoch, group.name, error)
             if self._saving.get(group) is saving:
                 del self._saving[group]

@@ -218,7 +218,9 @@ class ConsumerGroup:
         if request.is_kept:
             self._check_bytes(request)
         before = member.progress.assigned
-        self._matches.update(matches)
+        # Matches that were looked up before others were are older; the next heartbeat looks up all of them again.
+        is_late = topics_version < self.topics_version
+        self._matches = {**matches, **self._matches} if is_late else {**self._matches, **matches}
         has_changed = self._take(member, request)
         if self.topics_version != topics_version:
             self.topics_version = topics_version
