@@ -214,6 +214,9 @@ class ConsumerGroup:
         `matches` has the topics of the request's pattern, and those of all other patterns if `topics_version` has changed.
         """
         is_joining = request.epoch == JOINING_EPOCH
+        # A member that joins although it is there has lost an answer, or was fenced. It is told what it has. A join may come
+        # late, so it does not prove that the member gave up what it was asked to: that takes a heartbeat with its epoch.
+        is_repeated = is_joining and self._is_active(request.member_id)
         member = self._joining(request) if is_joining else self._known(request)
         if request.is_kept:
             self._check_bytes(request)
@@ -227,7 +230,7 @@ class ConsumerGroup:
             has_changed |= self._topics_hash != hash_topics(self._subscribed()[1])
         if has_changed:
             self._begin_epoch()
-        self._advance(member, request.owned)
+        self._advance(member, None if is_repeated else request.owned)
         self._extend_session(member)
         progress = member.progress
         is_told = is_joining or request.is_complete or progress.assigned != before
@@ -300,16 +303,14 @@ class ConsumerGroup:
         known = self._members.get(request.member_id)
         if static is not None:
             is_back = static.progress.epoch == STATIC_LEAVING_EPOCH
-            if static is known and not is_back:
-                # The answer to its join was lost.
-                self._check_member_epoch(static, request)
+            if static is known:
                 return static
             if not is_back:
                 raise UnreleasedInstanceError(
                     f"static member {request.instance_id!r} of group {self.name!r} is {static.member_id!r}, which has not left;"
                     " it is removed when its session ends"
                 )
-            if known is None or known is static:
+            if known is None:
                 return static
         if known is not None:
             if known.instance_id != request.instance_id:
@@ -317,13 +318,16 @@ class ConsumerGroup:
                     f"member {request.member_id!r} of group {self.name!r} is static member {known.instance_id!r}, not"
                     f" {request.instance_id!r}"
                 )
-            self._check_member_epoch(known, request)
             return known
         if len(self._members) >= self._limits.group_members:
             raise GroupFullError(
                 f"group {self.name!r} has {len(self._members)} members, as many as group_members allows; stop one first"
             )
         return ConsumerMember(request.member_id or self._new_member_id(), request.instance_id)
+
+    def _is_active(self, member_id: str) -> bool:
+        member = self._members.get(member_id)
+        return member is not None and member.progress.epoch != STATIC_LEAVING_EPOCH
 
     def _known(self, request: ConsumerHeartbeat) -> ConsumerMember:
         member = self._find(request)

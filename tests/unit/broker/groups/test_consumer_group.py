@@ -129,6 +129,20 @@ def test_the_epoch_before_is_taken_if_the_answer_was_lost() -> None:
         it.send("a", 1, owned={topic: numbers(0, 1)})
 
 
+def test_a_member_that_joins_again_is_told_what_it_has_and_gives_up_nothing_by_that() -> None:
+    it, topic = group_of_topic(2)
+    it.join("a")
+    it.join("b")
+    it.send("a", 1)
+    again = it.join("a")
+    assert (again.epoch, again.assigned) == (1, {topic: numbers(0)})
+    assert it.send("b", 2).assigned is None
+    it.send("a", 1, owned={topic: numbers(0)})
+    assert it.send("b", 2).assigned == {topic: numbers(1)}
+    assert it.join("a").epoch == 2
+    assert it.group.epoch == 2
+
+
 def test_only_a_member_with_its_epoch_may_commit() -> None:
     it, _ = group_of_topic(1)
     it.group.check_commit(MemberIdentity())
