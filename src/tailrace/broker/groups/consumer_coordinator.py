@@ -16,7 +16,8 @@ from tailrace.broker.commits import Change, Committer
 from tailrace.broker.deadlines import Deadlines
 from tailrace.broker.groups.assignment import Assignment
 from tailrace.broker.groups.assignors import ASSIGNORS
-from tailrace.broker.groups.consumer_group import ConsumerGroup, decode_record, encode_record, heartbeat_bytes
+from tailrace.broker.groups.consumer_group import ConsumerGroup, decode_record, encode_record
+from tailrace.broker.groups.consumer_member import heartbeat_bytes
 from tailrace.broker.groups.registry import GroupNames, GroupRegistry
 from tailrace.broker.groups.subscribed_topics import PatternMatches, SubscribedTopics
 from tailrace.model.clock import Clock
