@@ -36,6 +36,7 @@ from tailrace.broker.reading.fetch import Fetcher, WaitingFetches
 from tailrace.broker.reading.reader import PayloadExpansion, Reader
 from tailrace.broker.reading.scan import Scanner
 from tailrace.broker.reading.unchecked import UncheckedBatches
+from tailrace.broker.regular_expressions import RegularExpressions
 from tailrace.broker.retention import Retention
 from tailrace.broker.routes.intake import RouteIntake
 from tailrace.broker.routes.routes import Routes, Snapshots
@@ -72,6 +73,7 @@ class Services:
         self._settings = settings
         self.committer = Committer(store, limits)
         self.threads = ReadThreads(limits)
+        self.regular_expressions = RegularExpressions(self.threads, limits)
         self.topics = Topics(
             store, self.committer, clock, limits, self._partition_deleted, self._check_droppable, self._check_free
         )
@@ -113,7 +115,7 @@ class Services:
         self.groups = GroupCoordinator(
             store, self.committer, self.group_registry, self.offsets, names, clock, limits, self._settings
         )
-        subscribed = SubscribedTopics(self.topics, self.threads, limits)
+        subscribed = SubscribedTopics(self.topics, self.regular_expressions)
         self.consumer_groups = ConsumerGroupCoordinator(
             store, self.committer, self.group_registry, names, subscribed, clock, limits
         )

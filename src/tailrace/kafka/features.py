@@ -26,6 +26,8 @@ class Feature(NamedTuple):
 
 
 FEATURES = (
+    # Groups of the consumer protocol (KIP-848).
+    Feature("group.version", 1, 1, 1),
     # Each transaction gets an epoch, and writing to a partition adds it (KIP-890).
     Feature("transaction.version", 2, 2, 2),
 )

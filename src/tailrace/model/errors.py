@@ -96,12 +96,6 @@ class InvalidFeatureUpdateError(InvalidRequestError):
     kafka_code = 95
 
 
-class InvalidRegularExpressionError(InvalidRequestError):
-    """A regular expression is wrong, uses what is not supported, or takes too long."""
-
-    kafka_code = 128
-
-
 class TelemetryThrottledError(TailraceError):
     """A Kafka client pushes its metrics more often than it was asked to, or too many push them at the same time."""
 
@@ -409,7 +403,7 @@ class StaleMemberEpochError(TailraceError):
 
 
 class InvalidRegularExpressionError(InvalidRequestError):
-    """The regular expression of a subscription is not valid, or too large."""
+    """The regular expression of a Kafka client is not valid, or too large."""
 
     kafka_code = 128
 

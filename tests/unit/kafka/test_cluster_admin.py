@@ -115,9 +115,13 @@ async def test_the_features_in_force_are_told() -> None:
         for version in (3, 4):
             told = await asker.ask(API_VERSIONS_API, request, version)
             assert told.finalized_features_epoch == 0
-            assert {each.name: each.max_version_level for each in told.finalized_features} == {"transaction.version": 2}
+            assert {each.name: each.max_version_level for each in told.finalized_features} == {
+                "group.version": 1,
+                "transaction.version": 2,
+            }
             assert {each.name: (each.min_version, each.max_version) for each in told.supported_features} == {
-                "transaction.version": (2, 2)
+                "group.version": (1, 1),
+                "transaction.version": (2, 2),
             }
 
 

@@ -168,8 +168,8 @@ async def test_newer_clients_add_by_writing_and_get_a_new_epoch_with_the_end() -
 async def test_api_versions_announces_an_epoch_for_each_transaction() -> None:
     async with running_asker() as asker:
         told = await asker.ask(API_VERSIONS_API, ApiVersionsRequest(), 4)
-        assert [(each.name, each.max_version_level) for each in told.finalized_features] == [("transaction.version", 2)]
-        assert [(each.name, each.max_version) for each in told.supported_features] == [("transaction.version", 2)]
+        assert ("transaction.version", 2) in [(each.name, each.max_version_level) for each in told.finalized_features]
+        assert ("transaction.version", 2) in [(each.name, each.max_version) for each in told.supported_features]
         assert told.finalized_features_epoch == 0
 
 
@@ -315,9 +315,9 @@ async def test_transactions_are_listed_by_a_pattern_of_the_whole_id(pattern: str
 
 
 @on_loop
-async def test_a_pattern_that_is_not_supported_is_an_invalid_regular_expression() -> None:
+async def test_a_pattern_that_re2_does_not_take_is_an_invalid_regular_expression() -> None:
     async with running_asker() as asker:
-        for pattern in ("(", r"\p{L}+", "(?i)tx"):
+        for pattern in ("(", "(?=a)", r"(a)\1"):
             listed = await asker.ask(LIST_TRANSACTIONS_API, ListTransactionsRequest(transactional_id_pattern=pattern), 2)
             assert (listed.error_code, listed.transaction_states) == (128, ())
 

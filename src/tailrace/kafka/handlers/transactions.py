@@ -5,7 +5,6 @@ The version of a request tells which transaction protocol its client speaks. Cli
 and groups by writing to them, and get a new epoch at the end of each transaction.
 """
 
-import asyncio
 from collections.abc import Sequence
 from itertools import groupby
 from uuid import UUID
@@ -13,7 +12,6 @@ from uuid import UUID
 from tailrace.broker.broker import Broker
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.kafka.handlers.groups import group_error_code
-from tailrace.kafka.regular_expressions import Re2Pattern
 from tailrace.model.errors import (
     IllegalGenerationError,
     ProducerFencedError,
@@ -24,7 +22,7 @@ from tailrace.model.errors import (
 )
 from tailrace.model.group import MemberIdentity, OffsetCommit
 from tailrace.model.ids import Offset, ProducerId
-from tailrace.model.transaction import ProducerIdentity, TransactionListing
+from tailrace.model.transaction import ProducerIdentity
 from tailrace.wire.messages.transactions import (
     ADD_OFFSETS_TO_TXN_API,
     ADD_PARTITIONS_TO_TXN_API,
@@ -81,8 +79,6 @@ _LAST_WITHOUT_PREPARING = 5
 """Later versions of InitProducerId are for two-phase commits with an external coordinator."""
 _INIT_FENCED_SINCE = 4
 _NO_PRODUCER = -1
-_TURN_SECONDS = 0.01
-"""How long ids are matched with a regular expression before other requests have their turn."""
 _STATES = frozenset(
     ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
 )
@@ -251,6 +247,7 @@ class ProducerHandlers:
 class TransactionQueryHandlers:
     def __init__(self, broker: Broker) -> None:
         self._queries = broker.transaction_queries
+        self._expressions = broker.regular_expressions
 
     def routes(self) -> list[ApiRoute]:
         return [
@@ -274,13 +271,14 @@ class TransactionQueryHandlers:
         return DescribeTransactionsResponse(transaction_states=tuple(map(self._described, request.transactional_ids)))
 
     async def find(self, context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
-        pattern = Re2Pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
         unknown = tuple(state for state in request.state_filters if state not in _STATES)
         found = self._queries.find(
             states=request.state_filters, producer_ids=request.producer_id_filters, lasting_ms=request.duration_filter
         )
-        if pattern is not None:
-            found = await _matching(found, pattern)
+        pattern = request.transactional_id_pattern
+        if pattern:
+            matching = (await self._expressions.match([pattern], [listing.transactional_id for listing in found]))[pattern]
+            found = [listing for listing in found if listing.transactional_id in matching]
         return ListTransactionsResponse(
             unknown_state_filters=unknown,
             transaction_states=tuple(
@@ -331,17 +329,3 @@ class TransactionQueryHandlers:
                 for topic, numbers in groupby(sorted(found.partitions), lambda pair: pair[0])
             ),
         )
-
-
-async def _matching(listings: Sequence[TransactionListing], pattern: Re2Pattern) -> list[TransactionListing]:
-    """Return the transactions whose id matches, and let other requests have their turn meanwhile."""
-    loop = asyncio.get_running_loop()
-    turn_ends = loop.time() + _TURN_SECONDS
-    found = []
-    for listing in listings:
-        if pattern.matches(listing.transactional_id):
-            found.append(listing)
-        if loop.time() > turn_ends:
-            await asyncio.sleep(0)
-            turn_ends = loop.time() + _TURN_SECONDS
-    return found

@@ -72,11 +72,6 @@ class Automaton:
         self._add_group(group, self._start, self._final)
         self._steps: dict[tuple[State, int], tuple[bool, State | None]] = {}
 
-    @property
-    def states(self) -> int:
-        """The number of its states, which bounds what a step costs."""
-        return len(self._empty)
-
     def longest(self, text: Sequence[int], start: int, limit: int, budget: "Budget") -> int:
         """Return the last place where a match from `start` can end, or -1."""
         found = -1
