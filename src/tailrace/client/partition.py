@@ -72,7 +72,7 @@ class AssignedPartition:
         topic, number, topic_uuid = self._topic, self.number, self._topic_uuid
         next_offset = head.next_offset
         for cursor, batch in batches:
-            header = check_batch(batch)
+            header = check_batch(batch, may_be_sparse=True)
             first = max(0, requested_offset - header.base_offset)
             try:
                 records = decode_batch(batch, DEFAULT_LIMITS, first=first, cursor=Cursor(cursor))

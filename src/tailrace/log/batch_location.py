@@ -13,6 +13,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from tailrace.model.commit import UNKNOWN_TIMESTAMP
+from tailrace.model.ids import Position
 
 _LOCATION = Struct(">QIIQqQqQq")
 _OLD_LOCATION = Struct(">QIIQqQqQ")
@@ -21,6 +22,7 @@ _OLDEST_IN_CHUNK = Struct(f">{_OLD_LOCATION.size}xq")
 _BASE = Struct(">Q")
 _RUNNING = Struct(">q")
 _CURSOR = Struct(f">{Struct('>QIIQq').size}xQ")
+_POSITION_AT = Struct(">QII").size
 _RUNNING_AT = Struct(">QIIQqQ").size
 _BYTES_AT = Struct(">QIIQqQq").size
 
@@ -33,7 +35,9 @@ class BatchLocation(NamedTuple):
 
     base_offset: int
     records: int
+    """How many offsets it takes. Compaction may have removed some of their records."""
     length: int
+    """Its bytes; 0 if compaction has removed the batch. Then the location stands for the offsets of one or more batches."""
     position: int
     max_timestamp: int
     cursor: int
@@ -107,6 +111,11 @@ unpack_cursor = _CURSOR.unpack_from
 def cursor_of(packed: bytes) -> int:
     cursor: int = _CURSOR.unpack_from(packed)[0]
     return cursor
+
+
+def position_of(packed: bytes) -> Position:
+    position: Position = _BASE.unpack_from(packed, _POSITION_AT)[0]
+    return position
 
 
 def running_timestamp_of(packed: bytes) -> int:

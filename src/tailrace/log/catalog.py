@@ -127,6 +127,14 @@ class Catalog:
                 index.start = start
                 self._mark_dirty(index)
 
+    def recount(self, index: PartitionIndex) -> None:
+        """Count the bytes before the start again, after a compaction has changed how the bytes of the partition are counted."""
+        held = next(self._reader.walk(index, index.start), None)
+        index.start_bytes = held.bytes_before if held else index.end_bytes
+        self._mark_dirty(index)
+        # The log may be where it was at the last checkpoint, whose counters the next one would replace by these alone.
+        self._saved_counters = None
+
     def _mark_dirty(self, index: PartitionIndex) -> None:
         """Have the next checkpoint save the partition."""
         if not index.is_dirty:

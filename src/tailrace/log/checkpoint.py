@@ -72,6 +72,11 @@ class Checkpoints:
         for key, packed in self._state.items(SEGMENT):
             yield SegmentUsage.unpack(_U64.unpack_from(key, 1)[0], packed)
 
+    def usage(self, base: Position) -> SegmentUsage | None:
+        """Return the usage of a segment, if the log still has the segment."""
+        packed = self._state.get(SEGMENT + _U64.pack(base))
+        return None if packed is None else SegmentUsage.unpack(base, packed)
+
     def cursor_entries(self) -> Iterator[tuple[int, int]]:
         """Yield position and cursor of every saved entry of the cursor index."""
         for key, packed in self._state.items(CURSOR):

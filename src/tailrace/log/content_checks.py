@@ -70,7 +70,7 @@ def record_fault(entry: BatchEntry, batch: memoryview, scan: ScanRecords) -> str
 def _examine(entry: BatchEntry, batch: memoryview, scan: ScanRecords) -> tuple[str, int]:
     """Return what is wrong inside a stored batch, or an empty string and the oldest timestamp that readers see."""
     header = read_header(batch)
-    if header.records != entry.records or header.last_offset_delta != entry.records - 1:
+    if header.last_offset_delta != entry.records - 1 or not 0 < header.records <= entry.records:
         return (
             f"the batch has {header.records} records and {header.last_offset_delta + 1} offsets,"
             f" but {entry.records} according to its frame"

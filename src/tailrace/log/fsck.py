@@ -1,7 +1,8 @@
 """Checks a data folder from end to end, without changing it.
 
-Every frame and batch is read and checked, the records inside too. Offsets and cursors must be dense, and the saved index must
-name exactly the batches that the log holds, with their positions. Payloads that records refer to must be there, intact. What a
+Every frame and batch is read and checked, the records inside too. Offsets must be dense, except where the index says
+that compaction has removed batches, and so must cursors. The saved index must name exactly the other batches that the log
+holds, with their positions. Payloads that records refer to must be there, intact. What a
 crash may leave behind is a note; what must never happen is a finding.
 """
 
@@ -115,6 +116,14 @@ class _SavedLocations:
         self._next_offset = location.base_offset + location.records
         if not self._locations:
             self._load()
+
+    def skip_removed(self, stop: int, end: int | None) -> int | None:
+        """Skip batches below the offset `stop` that compaction has removed. Return where the log ends, which did at `end`."""
+        while (location := self.next()) is not None and not location.length and location.base_offset < stop:
+            if end is not None and location.base_offset <= end:
+                end = max(end, location.end_offset)
+            self.take()
+        return end
 
     def _load(self) -> None:
         chunk = next(self._saved.chunks(self.index.partition, self._next_offset), [])
@@ -314,6 +323,8 @@ class _FolderCheck:
         saved = self._indexes.get(partition)
         start = saved.index.start if saved else 0
         end = self._ends.get(partition)
+        if saved is not None and frame.position < self._stamp:
+            end = saved.skip_removed(entry.base_offset, end)
         self._ends[partition] = entry.base_offset + entry.records
         label = describe_partition(partition, self._names)
         if end is not None and entry.base_offset != end and not end <= entry.base_offset <= start and saved is not None:

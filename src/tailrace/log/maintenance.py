@@ -1,23 +1,26 @@
 """Background work on the log: checkpoints, cleaning, and dropping old batches from memory.
 
-One thread does all of it, one thing at a time. When checkpoints fall behind, writers wait for them (`CheckpointBacklog`), which
-bounds the replay after a crash. A full disk is waited out; any other failure stops the log.
+One thread does all of it, one thing at a time. Compactions take long, so their callers bring threads of their own; a segment is
+not cleaned and compacted at the same time, and checkpoints are saved in between. When checkpoints fall behind, writers wait for
+them (`CheckpointBacklog`), which bounds the replay after a crash. A full disk is waited out; any other failure stops the log.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tailrace.log.active_segment import is_storage_full
 from tailrace.log.catalog import Catalog
 from tailrace.log.checkpoint import CheckpointBacklog, Checkpoints
 from tailrace.log.cleaner import Cleaner
+from tailrace.log.compactor import Compactor
 from tailrace.log.kernel_hints import give_back_memory
 from tailrace.log.options import LogOptions
 from tailrace.log.writer import LogWriter
 from tailrace.model.clock import Clock
-from tailrace.model.errors import StorageFullError
+from tailrace.model.compaction import CompactionResult, CompactionRule
+from tailrace.model.errors import StorageFullError, StoreClosedError
 from tailrace.model.limits import MIB
 from tailrace.model.stats import StoreStats
 
@@ -35,6 +38,7 @@ class Maintenance:
         backlog: CheckpointBacklog,
         checkpoints: Checkpoints,
         cleaner: Cleaner,
+        compactor: Compactor,
         lock: threading.Lock,
         options: LogOptions,
         clock: Clock,
@@ -46,12 +50,16 @@ class Maintenance:
         self._backlog = backlog
         self._checkpoints = checkpoints
         self._cleaner = cleaner
+        self._compactor = compactor
         self._lock = lock
         self._options = options
         self._clock = clock
         self._stats = stats
         self._on_failure = on_failure
         self._exclusive_lock = threading.Lock()
+        self._segments_lock = threading.Lock()
+        """Held while closed segments are rewritten. Taken before `_exclusive_lock`."""
+        self._compaction_lock = threading.Lock()
         self._stopping = threading.Event()
 
     def checkpoint(self) -> None:
@@ -61,6 +69,36 @@ class Maintenance:
 
     def clean(self) -> None:
         """Run one pass of the cleaner, which frees the disk space of what is no longer needed."""
+        with self._segments_lock:
+            self._clean()
+
+    def compact(self, rules: Sequence[CompactionRule]) -> Sequence[CompactionResult]:
+        """Compact partitions. Raises `StoreClosedError` when the log is closed meanwhile, `StorageFullError`."""
+        rolled = {rule.partition for rule in rules if rule.rolls}
+        with self._compaction_lock:
+            self._check_running()
+            with self._exclusively():
+                self._writer.roll_if(lambda usage, _: usage.holds_any(rolled))
+                self._checkpoint()
+            results = self._compactor.run(rules, self._compacting, self._exclusively, self._check_running)
+            # Saves the new count of bytes.
+            self.checkpoint()
+            return results
+
+    @contextmanager
+    def _compacting(self) -> Iterator[None]:
+        """Keep the cleaner from the segment that is compacted, after what is due is done."""
+        if self._backlog.is_due:
+            self.checkpoint()
+        with self._segments_lock:
+            self._check_running()
+            yield
+
+    def _check_running(self) -> None:
+        if self._stopping.is_set():
+            raise StoreClosedError("the store is closed; open it again to continue")
+
+    def _clean(self) -> None:
         with self._exclusively():
             self._writer.roll_if(self._cleaner.is_worth_cleaning)
             self._checkpoint()
@@ -70,6 +108,11 @@ class Maintenance:
         """End the thread, and let no writer wait for a checkpoint any more."""
         self._stopping.set()
         self._backlog.stop()
+
+    def await_compaction(self, timeout_seconds: float = -1) -> None:
+        """Wait for the end of a compaction, which comes soon after `stop`."""
+        if self._compaction_lock.acquire(timeout=timeout_seconds):
+            self._compaction_lock.release()
 
     def run(self) -> None:
         """Do what is due until `stop`. Runs in a thread of its own."""
@@ -89,8 +132,13 @@ class Maintenance:
                     next_aging = self._clock.monotonic() + self._options.cache_seconds
                 if backlog.is_due:
                     self.checkpoint()
+                if self._clock.monotonic() >= next_clean and self._segments_lock.acquire(blocking=False):
+                    # Else a compaction is at work on a segment. Checkpoints must not wait for it.
+                    try:
+                        self._clean()
+                    finally:
+                        self._segments_lock.release()
                 if self._clock.monotonic() >= next_clean:
-                    self.clean()
                     next_clean = self._clock.monotonic() + self._options.clean_interval_seconds
                 backlog.storage_full = None
             except BaseException as error:  # noqa: BLE001  the top of the thread; `_exclusively` has reported the failure

@@ -106,8 +106,7 @@ class OfflineLog:
             batch = self._batch(position)
             if batches and size + len(batch) > max_bytes:
                 break
-            header = read_header(batch)
-            if header.base_offset + header.records > offset:
+            if read_header(batch).end_offset > offset:
                 batches.append(batch)
                 size += len(batch)
         return batches

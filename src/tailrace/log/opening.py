@@ -14,6 +14,7 @@ from tailrace.log.active_segment import ActiveSegment
 from tailrace.log.catalog import Catalog, LogEnd
 from tailrace.log.checkpoint import CheckpointBacklog, Checkpoints
 from tailrace.log.cleaner import Cleaner
+from tailrace.log.compactor import Compactor
 from tailrace.log.data_folder import (
     LOG_FOLDER,
     PAYLOADS_FOLDER,
@@ -30,11 +31,13 @@ from tailrace.log.data_folder import (
 from tailrace.log.frame import BadFrameError, Frame, read_effects
 from tailrace.log.high_mark import HighMark, read_high_mark
 from tailrace.log.index import IndexReader, SavedIndex
+from tailrace.log.index_compaction import IndexCompaction
 from tailrace.log.maintenance import Maintenance
 from tailrace.log.options import LogOptions
 from tailrace.log.reader import LogReader
 from tailrace.log.recovery import Recovery, SegmentFile, SyncEvidence, diagnose_end, take_inventory
 from tailrace.log.segment import Segment, SegmentFolder, SegmentUsage, sync_file, sync_folder
+from tailrace.log.segment_rewriter import SegmentRewriter
 from tailrace.log.state import SettledState, StateDb
 from tailrace.log.writer import LogWriter
 from tailrace.model.clock import Clock, Hlc
@@ -99,6 +102,7 @@ class Log:
         for thread in self._threads:
             if thread.is_alive():
                 thread.join()
+        self.maintenance.await_compaction()
         try:
             self.writer.seal()
             with suppress(StorageFullError):  # the next start replays instead
@@ -115,6 +119,7 @@ class Log:
             # A thread at work still uses these files. It meets the failure, too, and ends.
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(_ABANDON_SECONDS)
+        self.maintenance.await_compaction(_ABANDON_SECONDS)
         self.writer.close()
         self._high_mark.close()
         self.state.close()
@@ -222,9 +227,27 @@ def _open(
         writer = LogWriter(
             segment, catalog, settled, lock, backlog, high_mark, free_space, durability, options, clock, stats, on_failure
         )
-        cleaner = Cleaner(catalog, saved, checkpoints, state, segments, lock, options, stats)
-        maintenance = Maintenance(writer, catalog, backlog, checkpoints, cleaner, lock, options, clock, stats, on_failure)
         reader = LogReader(catalog, lookup, checkpoints, segments, lock, options, stats, topic_names)
+        rewriter = SegmentRewriter(catalog, saved, state, segments, lock, options)
+        cleaner = Cleaner(catalog, saved, checkpoints, state, segments, rewriter, lock, options, stats)
+        index_compaction = IndexCompaction(catalog, saved, lookup, checkpoints, state, segments, lock)
+        compactor = Compactor(
+            catalog,
+            saved,
+            lookup,
+            reader,
+            checkpoints,
+            segments,
+            rewriter,
+            index_compaction,
+            options,
+            limits,
+            clock,
+            stats,
+        )
+        maintenance = Maintenance(
+            writer, catalog, backlog, checkpoints, cleaner, compactor, lock, options, clock, stats, on_failure
+        )
     except BaseException:
         if high_mark is not None:
             high_mark.close()

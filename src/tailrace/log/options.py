@@ -28,6 +28,8 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A segment is rewritten when at least this part of its bytes is no longer needed."""
     clean_interval_seconds: float = 60.0
     """Pause between two passes of the cleaner."""
+    compaction_share: float = 0.5
+    """Which part of the time a compaction works; the rest of the time it leaves the processor to others."""
     cache_seconds: float = 5.0
     """How long the newest batches stay in memory at least, if the cache has space for them; twice as long at most."""
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TypeVar
 
 from tailrace.log.batch_location import BatchLocation, base_offset_of, cursor_of, index_above, index_holding, unpack_cursor
@@ -37,7 +38,7 @@ class LogReader:
         stats: StoreStats,
         topic_names: TopicNames,
     ) -> None:
-        self._topic_names = topic_names
+        self.topic_names = topic_names
         self._lock = lock
         self._catalog = catalog
         self._index = index
@@ -94,15 +95,19 @@ class LogReader:
             return read()
 
     def _from_disk(self, index: PartitionIndex, offset: int, end: int, max_bytes: int) -> _Found:
-        locations = _up_to(self._index.walk(index, offset), end, max_bytes)
+        walked = self._index.walk(index, offset)
+        first = next(walked, None)
+        # Batches that compaction has removed have a location without bytes.
+        stored = (location for location in chain((first,) if first else (), walked) if location.length)
+        locations = _up_to(stored, end, max_bytes)
         # The partition may have been dropped, or retention may have passed the offset, since both were checked.
         # `_retry_if_moved` notices what the cleaner moves after this.
         if self._catalog.partitions.get(index.partition) is not index:
-            raise UnknownPartitionError.of(self._topic_names.of(index.partition))
+            raise UnknownPartitionError.of(self.topic_names.of(index.partition))
         self._check_range(index, offset, OffsetBounds(Offset(index.start), Offset(index.end)))
-        if not locations or locations[0].base_offset > offset:
+        if not locations or first is None or first.base_offset > offset:
             raise CorruptionError(
-                f"the index of {self._topic_names.of(index.partition)} has no batch for offset {offset}; see `tailrace fsck`"
+                f"the index of {self.topic_names.of(index.partition)} has no batch for offset {offset}; see `tailrace fsck`"
             )
         batches = [batch for span in self._spans(locations) for batch in self._read_span(index.partition, span)]
         return batches, [Cursor(location.cursor) for location in locations]
@@ -146,7 +151,7 @@ class LogReader:
 
     def _check_range(self, index: PartitionIndex, offset: int, bounds: OffsetBounds) -> None:
         if not bounds.start <= offset <= bounds.end:
-            raise OffsetOutOfRangeError.of(self._topic_names.of(index.partition), offset, *bounds)
+            raise OffsetOutOfRangeError.of(self.topic_names.of(index.partition), offset, *bounds)
 
     def _read_span(self, partition: PartitionId, span: Sequence[BatchLocation]) -> Iterator[Buffer]:
         start = span[0].position
@@ -160,7 +165,7 @@ class LogReader:
             fault = batch_fault(batch, location.base_offset)
             if fault:
                 raise CorruptionError(
-                    f"{self._topic_names.of(partition)}: {fault}"
+                    f"{self.topic_names.of(partition)}: {fault}"
                     f" (segment {handle.segment.path.name}, position {location.position}); see `tailrace fsck`"
                 )
             yield bytes(batch) if is_sparse else batch

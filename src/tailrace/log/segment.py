@@ -17,7 +17,7 @@ import os
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from struct import Struct
@@ -139,6 +139,11 @@ class SegmentFolder:
                 del self._segments[index], self._bases[index]
             else:
                 self._segments[index] = new
+
+    def base_of(self, position: int) -> Position:
+        """Return the base of the segment that holds a position."""
+        with self._lock:
+            return self._bases[bisect_right(self._bases, position) - 1]
 
     def same(self, first: int, second: int) -> bool:
         """Return whether both positions are in one segment."""
@@ -307,6 +312,10 @@ class SegmentUsage:
 
     def holds_deleted(self, partitions: Mapping[PartitionId, PartitionIndex]) -> bool:
         return any(partition not in partitions for partition, _ in self._all_spans())
+
+    def holds_any(self, partitions: Collection[PartitionId]) -> bool:
+        """Return whether there are batches of one of these partitions."""
+        return bool(partitions) and any(partition in partitions for partition, _ in self._all_spans())
 
     def _all_spans(self) -> Iterator[tuple[PartitionId, tuple[int, int]]]:
         yield from self.spans.items()

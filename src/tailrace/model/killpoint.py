@@ -2,9 +2,9 @@
 
 `TAILRACE_KILLPOINT=name:3` ends the process at once, without any clean-up, when it passes `name` for the third time. If it is
 not set, as usual, a kill point is an empty call. The tuples list all names, so that tests can visit every one: `KILLPOINTS`
-those of the log, `TABLE_KILLPOINTS` of tables, `CHECKPOINT_KILLPOINTS` and `REBUILD_KILLPOINTS` of checkpoints of their rows
-and of rebuilding their file, `FILL_KILLPOINTS` of CREATE TABLE AS, `ROUTER_KILLPOINTS` of the router, `LARGE_WRITE_KILLPOINTS`
-of writes that span frames, and `PAYLOAD_KILLPOINTS` of payloads.
+those of the log, `COMPACTION_KILLPOINTS` of compactions, `TABLE_KILLPOINTS` of tables, `CHECKPOINT_KILLPOINTS` and
+`REBUILD_KILLPOINTS` of checkpoints of their rows and of rebuilding their file, `FILL_KILLPOINTS` of CREATE TABLE AS,
+`ROUTER_KILLPOINTS` of the router, `LARGE_WRITE_KILLPOINTS` of writes that span frames, and `PAYLOAD_KILLPOINTS` of payloads.
 """
 
 import os
@@ -33,6 +33,14 @@ KILLPOINTS = (
     "mark.written",
     "mark.after",
 )
+
+COMPACTION_KILLPOINTS = (
+    "compact.noted",
+    "compact.removed",
+    "compact.counted",
+)
+"""The steps of a compaction, besides those of the cleaner: keys noted, segments rewritten and told of the new count of bytes,
+batches counted again."""
 
 TABLE_KILLPOINTS = (
     "change.made",
@@ -100,6 +108,7 @@ def _armed(setting: str) -> Callable[[str], None]:
     target, _, count = setting.partition(":")
     known = (
         *KILLPOINTS,
+        *COMPACTION_KILLPOINTS,
         *TABLE_KILLPOINTS,
         *CHECKPOINT_KILLPOINTS,
         *REBUILD_KILLPOINTS,

@@ -101,6 +101,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Ids that are remembered for the deduplication of one topic. Above it the oldest are forgotten early, and counted."""
     dedup_window_seconds: int = 7 * 24 * 3600
     """The longest deduplication window of a topic."""
+    compaction_key_bytes: int = 128 * MIB
+    """Memory for the keys of compacted topics while they are compacted, 32 bytes a key. More keys take several rounds."""
     pending_commits: int = 100_000
     """Commits that wait for their sync."""
     pending_bytes: int = 64 * MIB

@@ -47,6 +47,10 @@ class StoreStats:
         self.segments_deleted = 0
         self.segments_rewritten = 0
         self.cleaned_bytes = 0
+        self.compactions = 0
+        self.compacted_records = 0
+        self.compacted_bytes = 0
+        self.compaction_seconds = Histogram()
         self.replayed_frames = 0
         self.replayed_bytes = 0
         self.replay_seconds = 0.0

@@ -129,7 +129,7 @@ class TopicColumns:
         """Yield the records from `start` up to `end`, which is excluded."""
 
         def on_corrupt(head: BatchHeader, error: InvalidRequestError) -> None:
-            last = head.base_offset + head.records - 1
+            last = head.end_offset - 1
             if last < start or head.base_offset >= end:
                 return
             corrupt = CorruptBatch(topic, partition, head.base_offset, last, str(error))

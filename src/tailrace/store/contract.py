@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Protocol
 
 from tailrace.model.commit import Changes, CommitReceipt, FetchedBatches, OffsetBounds, ScannedBatches
+from tailrace.model.compaction import CompactionResult, CompactionRule
 from tailrace.model.errors import TailraceError
 from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.record import PayloadReference
@@ -104,6 +105,8 @@ class Store(Protocol):
     def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
         """Return whole batches from the one that holds `offset` on: up to `max_bytes`, but at least one; none at the end.
 
+        If compaction has removed that batch, the next one is the first.
+
         Raises `OffsetOutOfRangeError` below the start and above the end, `CorruptionError` if stored bytes are damaged.
         """
 
@@ -142,6 +145,19 @@ class Store(Protocol):
 
     def batch_for_size(self, partition: PartitionId, keep_bytes: int) -> Offset:
         """Return the base offset of the last batch that has at least `keep_bytes` from it to the end, or the start."""
+
+    def compact(self, rules: Sequence[CompactionRule]) -> Sequence[CompactionResult]:
+        """Remove records that have a later one of the same key, and return what was done in each partition.
+
+        Blocks for as long as that takes; any number of readers and writers may go on meanwhile. The store may leave the newest
+        batches alone, and always the last one. What is kept has the offset and the cursor that it had. A batch with fewer
+        records still takes all of its offsets; between batches that are left there may be offsets without a batch.
+
+        Raises `StoreClosedError`, `StorageFullError`.
+        """
+
+    def has_batch(self, partition: PartitionId, offset: Offset) -> bool:
+        """Return whether the partition holds the batch that this offset belongs to, by the index."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the settled value of a state key."""

@@ -10,6 +10,7 @@ from tailrace.log.opening import open_log
 from tailrace.log.options import DEFAULT_OPTIONS, LogOptions
 from tailrace.model.clock import Clock, HybridClock, SystemClock
 from tailrace.model.commit import Changes, CommitReceipt, Durability, FetchedBatches, OffsetBounds, ScannedBatches
+from tailrace.model.compaction import CompactionResult, CompactionRule
 from tailrace.model.errors import StorageFailedError, StorageFullError, StoreClosedError, TailraceError, UnknownPartitionError
 from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.limits import DEFAULT_LIMITS, MIB, Limits
@@ -122,6 +123,15 @@ class EmbeddedStore:
 
     def batch_for_size(self, partition: PartitionId, keep_bytes: int) -> Offset:
         return Offset(self._lookup.for_size(self._partition(partition), keep_bytes))
+
+    def compact(self, rules: Sequence[CompactionRule]) -> Sequence[CompactionResult]:
+        self._check_open()
+        return self._log.maintenance.compact(rules)
+
+    def has_batch(self, partition: PartitionId, offset: Offset) -> bool:
+        index = self._partition(partition)
+        held = next(self._lookup.walk(index, offset), None) if offset >= index.start else None
+        return held is not None and held.base_offset <= offset and held.length > 0
 
     def get(self, key: bytes) -> bytes | None:
         self._check_open()

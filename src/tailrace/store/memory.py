@@ -4,8 +4,10 @@ import threading
 from bisect import bisect_left
 from collections.abc import Sequence
 
+from tailrace.log.compaction_round import PartitionRound
 from tailrace.model.clock import Clock, HybridClock, SystemClock
-from tailrace.model.commit import Append, Changes, CommitReceipt, FetchedBatches, LogBatch, OffsetBounds, ScannedBatches
+from tailrace.model.commit import Append, Buffer, Changes, CommitReceipt, FetchedBatches, LogBatch, OffsetBounds, ScannedBatches
+from tailrace.model.compaction import CompactionResult, CompactionRule
 from tailrace.model.errors import OffsetOutOfRangeError, StoreClosedError, UnknownPartitionError
 from tailrace.model.ids import Cursor, Offset, PartitionId
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
@@ -15,7 +17,8 @@ from tailrace.store.contract import OnDone, PayloadStore, Staging
 from tailrace.store.payloads import PayloadMemory
 from tailrace.store.sequencer import PendingCommit, Sequencer
 from tailrace.store.staging import StagingMemory
-from tailrace.wire.batch import with_base_offset
+from tailrace.wire.batch import read_header, with_base_offset
+from tailrace.wire.compaction import PlainLatestOffsets
 
 
 class _MemoryPartition:
@@ -31,6 +34,18 @@ class _MemoryPartition:
     def first_holding(self, offset: int) -> int:
         return bisect_left(self.batches, offset, key=lambda batch: batch.base_offset + batch.records - 1)
 
+    def replace(self, edits: "Sequence[tuple[LogBatch, Buffer | None]]") -> None:
+        """Replace the bytes of each batch. `None` removes it."""
+        rows = list(zip(edits, self.timestamps, self.oldest, strict=True))
+        kept = [(held, edited, newest, oldest) for (held, edited), newest, oldest in rows if edited is not None]
+        self.batches = [held._replace(batch=edited) for held, edited, _, _ in kept]
+        # Where the records have no timestamps, the time of the append counts.
+        heads = [read_header(edited) for _, edited, _, _ in kept]
+        self.timestamps = [
+            row[2] if head.max_timestamp < 0 else head.max_timestamp for row, head in zip(kept, heads, strict=True)
+        ]
+        self.oldest = [oldest for _, _, _, oldest in kept]
+
     def trim(self, start: Offset) -> None:
         self.start = max(self.start, start)
         dead = self.first_holding(self.start)
@@ -42,6 +57,7 @@ class MemoryStore:
 
     def __init__(self, clock: Clock | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
         self._lock = threading.RLock()
+        self._limits = limits
         self._partitions: dict[PartitionId, _MemoryPartition] = {}
         self._log: list[LogBatch] = []
         self._state: dict[bytes, bytes] = {}
@@ -151,6 +167,42 @@ class MemoryStore:
                 keep_bytes -= len(held.batch)
                 first = held.base_offset
             return first
+
+    def compact(self, rules: Sequence[CompactionRule]) -> Sequence[CompactionResult]:
+        return [self._compact(rule) for rule in rules]
+
+    def _compact(self, rule: CompactionRule) -> CompactionResult:
+        """Compact all batches but the last one."""
+        with self._lock:
+            stored = self._partitions.get(rule.partition)
+            if stored is None or not stored.batches:
+                return CompactionResult(rule.partition, rule.clean_end, 0, 0)
+            start = max(rule.clean_end, stored.start)
+            stop = max(start, min(rule.stop, stored.batches[-1].base_offset))
+            found = PartitionRound(rule, PlainLatestOffsets(self._limits.compaction_key_bytes), start, stop, self._limits)
+            found.note([held.batch for held in stored.batches if held.base_offset >= start])
+            edits = [
+                (held, found.edited(held.batch) if found.covers(held.base_offset + held.records) else held.batch)
+                for held in stored.batches
+            ]
+            for held, edited in edits:
+                found.count_removed(held.batch, edited)
+            stored.replace(edits)
+            kept = {held.base_offset: held for held in stored.batches}
+            self._log = [
+                kept[held.base_offset] if held.partition == rule.partition else held
+                for held in self._log
+                if held.partition != rule.partition or held.base_offset in kept
+            ]
+            return CompactionResult(
+                rule.partition, Offset(max(rule.clean_end, found.end)), found.removed_records, found.removed_bytes
+            )
+
+    def has_batch(self, partition: PartitionId, offset: Offset) -> bool:
+        with self._lock:
+            stored = self._partition(partition)
+            at = stored.first_holding(offset)
+            return offset >= stored.start and at < len(stored.batches) and stored.batches[at].base_offset <= offset
 
     def get(self, key: bytes) -> bytes | None:
         with self._lock:

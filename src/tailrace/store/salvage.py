@@ -46,13 +46,14 @@ from tailrace.model.ids import Cursor, Offset, PartitionId, Position
 from tailrace.model.limits import MIB
 from tailrace.model.topic import TopicNames
 from tailrace.store.embedded import EmbeddedStore
-from tailrace.wire.control import encode_filler
+from tailrace.wire.control import encode_filler, encode_gap
 
 _COPIED_FOLDERS = (PAYLOADS_FOLDER, STAGING_FOLDER)
 _COPIED_FILES = "tables.db*"
 _KINDS_OF_THE_OLD_LOG = (CHUNK, COUNTERS, CURSOR, SEGMENT, OLD_COUNTER, OLD_TIME)
 _COMMIT_BYTES = 4 * MIB
 _FILLER_RECORDS = 50_000
+_MOST_GAP = (1 << 31) - 1
 _UNKNOWN_END = LogEnd(Position(0), Cursor(0), Hlc(0))
 
 
@@ -119,6 +120,8 @@ class _Salvage:
         """Where partitions end at least, according to the checkpoint."""
         self._ends: dict[PartitionId, Offset] = {}
         """Where partitions end in the new folder, with the appends that are not committed yet."""
+        self._removed: dict[PartitionId, list[tuple[int, int]]] = {}
+        """Offsets whose records a compaction has removed: where each range of them begins and ends, in order."""
         self._waiting: list[Append] = []
         self._waiting_bytes = 0
 
@@ -186,6 +189,11 @@ class _Salvage:
             fresh.start, fresh.running = index.start, index.running
             fresh.end = _first_base(saved, partition, index.start, default=index.end)
             indexes.append(fresh)
+            self._removed[partition] = [
+                (location.base_offset, location.end_offset)
+                for location in saved.locations(partition, index.start)
+                if not location.length
+            ]
             self._starts[partition] = Offset(index.start)
             self._known_ends[partition] = Offset(index.end)
             self._ends[partition] = Offset(fresh.end)
@@ -287,6 +295,9 @@ class _Salvage:
 
     def _fill(self, partition: PartitionId, end: Offset, where: str, why: str, size: int | None = None) -> None:
         """Fill the offsets up to `end`, whose records are lost, with batches that are never shown."""
+        for begin, stop in self._removed.get(partition, ()):
+            if begin <= self._ends[partition] < min(stop, end):
+                self._gap(partition, min(stop, end))
         first = self._ends[partition]
         if end <= first:
             return
@@ -295,6 +306,12 @@ class _Salvage:
         for at in range(first, end, _FILLER_RECORDS):
             count = min(_FILLER_RECORDS, end - at)
             self._append(Append(partition, encode_filler(count), count, 0, Offset(at)))
+
+    def _gap(self, partition: PartitionId, end: int) -> None:
+        """Let a batch that is never shown take the offsets up to `end`, whose records a compaction has removed."""
+        while (first := self._ends[partition]) < end:
+            count = min(_MOST_GAP, end - first)
+            self._append(Append(partition, encode_gap(count), count, 0, Offset(first)))
 
     def _append(self, append: Append) -> None:
         self._waiting.append(append)

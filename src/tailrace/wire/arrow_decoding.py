@@ -1,9 +1,9 @@
 """Decodes stored record batches to Arrow columns.
 
 A reader names the columns that it wants, and only those are decoded. Columns that the head of a batch tells (`partition`,
-`offset`, `cursor`) need no decompression. For the others the caller chooses how the fields of records are found: by
-`plain_fields`, one Python object at a time, or by the compiled loops of `wire/fast_arrow_decoding.py`, which take seconds to
-load. The results are equal.
+`offset`, `cursor`) need no decompression, unless compaction has removed records of the batch. For the others the caller chooses
+how the fields of records are found: by `plain_fields`, one Python object at a time, or by the compiled loops of
+`wire/fast_arrow_decoding.py`, which take seconds to load. The results are equal.
 
 Keys and values come in two forms. `key` and `value` are text; bytes that are not UTF-8 are shown as `\\x` and hexadecimal
 digits. `key_bytes` and `value_bytes` are the bytes. Headers come as a JSON object, or as a list of names and values.
@@ -74,6 +74,10 @@ class RecordFields(Protocol):
         """The spans of each field. Empty if they were not looked for."""
         ...
 
+    def deltas(self) -> Int64Array:
+        """Return how far the offset of each record is above the base offset of its batch."""
+        ...
+
     def timestamps(self) -> pa.Array: ...
     def binary(self, field: str) -> pa.Array: ...
     def text(self, field: str) -> pa.Array: ...
@@ -89,6 +93,10 @@ class BatchChunk(NamedTuple):
     heads: Sequence[BatchHeader]
     bodies: Sequence[Buffer]
     """The decompressed records of each batch. Empty if no column needs them."""
+
+    @property
+    def is_sparse(self) -> bool:
+        return any(head.is_sparse for head in self.heads)
 
 
 ReadFields = Callable[[BatchChunk, Limits], RecordFields]
@@ -116,6 +124,8 @@ def decode_to_arrow(
     `read_fields` is `plain_fields`, or what `load_compiled_fields` returns. The derived columns come after the others.
     """
     with_bodies = derived is not None or not HEAD_COLUMNS.issuperset(columns)
+    needs_places = not {"offset", "cursor"}.isdisjoint(columns)
+    with_bodies = with_bodies or (needs_places and any(read_header(each.batch).is_sparse for each in stored))
     types = [(name, RECORD_COLUMNS.get(name, pa.string())) for name in columns]
     schema = pa.schema(types if derived is None else [*types, *derived.schema])
 
@@ -201,10 +211,11 @@ def _chunks(stored: Sequence[PlacedBatch], limits: Limits, with_bodies: bool) ->
 def _column(name: str, chunk: BatchChunk, counts: Int64Array, partition: int, fields: RecordFields | None) -> pa.Array:
     if name == "partition":
         return pa.array(np.full(int(counts.sum()), partition, np.int32))
-    if name == "offset":
-        return pa.array(_counted_from([head.base_offset for head in chunk.heads], counts))
-    if name == "cursor":
-        return pa.array(_counted_from([stored.cursor for stored in chunk.stored], counts))
+    if name in ("offset", "cursor"):
+        firsts = [head.base_offset for head in chunk.heads] if name == "offset" else [each.cursor for each in chunk.stored]
+        if fields is not None and chunk.is_sparse:
+            return pa.array(np.repeat(np.array(firsts, np.int64), counts) + fields.deltas())
+        return pa.array(_counted_from(firsts, counts))
     if fields is None:
         raise ValueError(f"column {name!r} needs the records of a batch")
     if name == "timestamp":
@@ -227,14 +238,21 @@ def _counted_from(firsts: Sequence[int], counts: Int64Array) -> Int64Array:
 
 
 def plain_fields(chunk: BatchChunk, limits: Limits) -> "PlainRecordFields":
-    return PlainRecordFields([record for stored in chunk.stored for record in decode_batch(stored.batch, limits)])
+    return PlainRecordFields([decode_batch(stored.batch, limits) for stored in chunk.stored], chunk.heads)
 
 
 class PlainRecordFields:
     spans: Mapping[str, RecordSpans] = MappingProxyType({})
 
-    def __init__(self, records: Sequence[Record]) -> None:
-        self._records = records
+    def __init__(self, records: Sequence[Sequence[Record]], heads: Sequence[BatchHeader]) -> None:
+        """Takes the records of each batch, and the heads of the batches."""
+        self._by_batch = records
+        self._records = [record for each in records for record in each]
+        self._heads = heads
+
+    def deltas(self) -> Int64Array:
+        found = zip(self._by_batch, self._heads, strict=True)
+        return np.array([record.offset - head.base_offset for records, head in found for record in records], np.int64)
 
     def timestamps(self) -> pa.Array:
         return pa.array([record.timestamp for record in self._records], RECORD_COLUMNS["timestamp"])

@@ -48,6 +48,7 @@ _MAGIC_AT = 16
 _CRC = Struct(">I")
 _CRC_AT = 17
 _ATTRIBUTES = Struct(">h")
+_LAST_DELTA = _RECORDS = Struct(">i")
 _TIMESTAMPS = Struct(">qq")
 _TIMESTAMPS_AT = CHECKED_FROM + 6
 _COPIED_BYTES = 4096
@@ -75,6 +76,16 @@ class BatchHeader(msgspec.Struct, frozen=True):
         return self.length + LENGTH_FROM
 
     @property
+    def end_offset(self) -> int:
+        """The offset after the last one of the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether compaction has removed records, so that some offsets of the batch have none."""
+        return self.records <= self.last_offset_delta
+
+    @property
     def codec(self) -> int:
         return self.attributes & CODEC_MASK
 
@@ -98,8 +109,11 @@ def batch_length(batch: Buffer) -> int:
     return length
 
 
-def check_batch(batch: Buffer) -> BatchHeader:
-    """Read and check the head of a batch that came from outside. The batch must fill the buffer exactly."""
+def check_batch(batch: Buffer, *, may_be_sparse: bool = False) -> BatchHeader:
+    """Read and check the head of a batch that came from outside. The batch must fill the buffer exactly.
+
+    Each offset must have a record, except with `may_be_sparse`: then it is a batch from a log, which may have been compacted.
+    """
     size = len(batch)
     if size > _MAGIC_AT and batch[_MAGIC_AT] != MAGIC:
         raise UnsupportedBatchError(f"record batches of format {batch[_MAGIC_AT]} are not supported, only format {MAGIC}")
@@ -112,7 +126,7 @@ def check_batch(batch: Buffer) -> BatchHeader:
     # A small copy takes less time than a view.
     if crc32c(batch[CHECKED_FROM:] if size <= _COPIED_BYTES else memoryview(batch)[CHECKED_FROM:]) != crc:
         raise CorruptBatchError("the batch's checksum does not match its bytes")
-    if records < 1 or last_offset_delta != records - 1:
+    if records < 1 or (last_offset_delta != records - 1 and not (may_be_sparse and last_offset_delta >= records)):
         raise InvalidRecordsError(
             f"the batch counts {records} records and {last_offset_delta + 1} offsets; each record must have one offset"
         )
@@ -211,6 +225,13 @@ def with_attributes(batch: bytearray, mask: int) -> bytearray:
     return batch
 
 
+def with_offsets(batch: bytearray, count: int) -> bytearray:
+    """Make the batch take so many offsets, in place, and return it."""
+    _LAST_DELTA.pack_into(batch, CHECKED_FROM + _ATTRIBUTES.size, count - 1)
+    _write_checksum(batch)
+    return batch
+
+
 def with_records(batch: Buffer, parts: Sequence[Buffer], attributes: int) -> bytes:
     """Return a batch with the head of this one, other attributes, and the concatenated parts as its records."""
     head = bytearray(memoryview(batch)[:HEADER_BYTES])
@@ -221,6 +242,16 @@ def with_records(batch: Buffer, parts: Sequence[Buffer], attributes: int) -> byt
         crc = crc32c(part, crc)
     _CRC.pack_into(head, _CRC_AT, crc)
     return b"".join((head, *parts))
+
+
+def with_fewer_records(batch: Buffer, body: Buffer, records: int, max_timestamp: int) -> bytes:
+    """Return a batch with the head of this one, and its base offset and last offset, that holds only these encoded records."""
+    head = bytearray(memoryview(batch)[:HEADER_BYTES])
+    _LENGTH.pack_into(head, _LENGTH_AT, HEADER_BYTES - LENGTH_FROM + len(body))
+    _TIMESTAMPS.pack_into(head, _TIMESTAMPS_AT, _TIMESTAMPS.unpack_from(head, _TIMESTAMPS_AT)[0], max_timestamp)
+    _RECORDS.pack_into(head, HEADER_BYTES - _RECORDS.size, records)
+    _CRC.pack_into(head, _CRC_AT, crc32c(body, crc32c(memoryview(head)[CHECKED_FROM:])))
+    return b"".join((head, body))
 
 
 def _write_checksum(batch: bytearray) -> None:

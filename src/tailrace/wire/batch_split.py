@@ -21,7 +21,7 @@ _RECORDS_AT = HEADER_BYTES - _RECORDS.size
 _KNOWN_KEYS = 10_000
 
 Slices = list[tuple[int, bytes]]
-"""Encoded records, each with its number in the batch."""
+"""Encoded records, each with how far its offset is above the base offset of the batch."""
 
 
 def split_records(batch: Buffer, limits: Limits, partitions: int, keyless: int) -> Sequence[Slices]:
@@ -37,7 +37,7 @@ def split_records(batch: Buffer, limits: Limits, partitions: int, keyless: int) 
             length, at = decode_varint(data, at)
             end = next_record(data, at, length, index)
             _, at = decode_varint(data, at + 1)
-            _, at = decode_varint(data, at)
+            delta, at = decode_varint(data, at)
             key_length, at = decode_varint(data, at)
             number = keyless
             if key_length >= 0:
@@ -50,7 +50,7 @@ def split_records(batch: Buffer, limits: Limits, partitions: int, keyless: int) 
                         known.clear()
                     found = known[key] = partition_for_key(key, partitions)
                 number = found
-            parts[number].append((index, data[begin:end]))
+            parts[number].append((delta, data[begin:end]))
             at = end
     except IndexError:
         raise cut_off() from None

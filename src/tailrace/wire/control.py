@@ -16,6 +16,7 @@ from tailrace.wire.batch import (
     TRANSACTIONAL_MASK,
     assemble_batch,
     with_base_offset,
+    with_offsets,
 )
 from tailrace.wire.varints import encode_varint
 
@@ -64,6 +65,11 @@ def encode_filler(count: int) -> bytearray:
         record = b"\0\0" + encode_varint(delta) + encode_varint(len(key)) + key + encode_varint(len(value)) + value + b"\0"
         body += encode_varint(len(record)) + record
     return assemble_batch(body, count, 0, 0, attributes=CONTROL_MASK)
+
+
+def encode_gap(count: int) -> bytearray:
+    """Return a batch that takes this many offsets and has no record for a reader, however many they are."""
+    return with_offsets(encode_filler(1), count)
 
 
 def decode_marker(batch: Buffer) -> TransactionMarker:

@@ -117,17 +117,20 @@ def _is_text(data, at, size):
 
 @compiled(
     int64(
-        _bytes, _longs, _longs, _longs, _longs, boolean[::1], _longs, _longs, _longs, _longs, _longs, _longs, _longs
+        _bytes, _longs, _longs, _longs, _longs, _longs, boolean[::1],
+        _longs, _longs, _longs, _longs, _longs, _longs, _longs, _longs
     )
 )  # fmt: skip
 def _scan(
     data,
     starts,
     counts,
+    last_deltas,
     base_times,
     append_times,
     has_append_time,
     times,
+    deltas,
     key_at,
     key_size,
     value_at,
@@ -144,6 +147,9 @@ def _scan(
     for batch in range(len(counts)):
         at = starts[batch]
         stop = starts[batch + 1]
+        # Compaction removes records, so that the offsets of the others rise with gaps.
+        spare = last_deltas[batch] + 1 - counts[batch]
+        previous = -1
         for index in range(counts[batch]):
             size, at = _varint(start, at, stop)
             if at == _BAD or size < _LEAST_BODY or size > stop - at:
@@ -160,8 +166,10 @@ def _scan(
             if ((base_times[batch] ^ time) & (delta ^ time)) < 0:
                 return batch
             number, at = _varint(start, at, end)
-            if at == _BAD or number != index:
+            if at == _BAD or number <= previous or number > index + spare:
                 return batch
+            previous = number
+            deltas[row] = number
             length, at = _field(start, at, end)
             if at == _BAD:
                 return batch

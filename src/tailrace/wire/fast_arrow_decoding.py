@@ -53,6 +53,7 @@ class CompiledRecordFields:
         counts = np.array([head.records for head in heads], np.int64)
         self._rows = rows = int(counts.sum())
         self._times = np.empty(rows, np.int64)
+        self._deltas = np.empty(rows, np.int64)
         self._headers = np.empty(rows, np.int64), np.empty(rows, np.int64)
         self.spans = {
             name: RecordSpans(self._data, np.empty(rows, np.int64), np.empty(rows, np.int64)) for name in ("key", "value")
@@ -61,16 +62,21 @@ class CompiledRecordFields:
             self._data,
             starts,
             counts,
+            np.array([head.last_offset_delta for head in heads], np.int64),
             np.array([head.base_timestamp for head in heads], np.int64),
             np.array([head.max_timestamp for head in heads], np.int64),
             np.array([bool(head.attributes & TIMESTAMP_TYPE_MASK) for head in heads], np.bool_),
             self._times,
+            self._deltas,
             *self.spans["key"][1:],
             *self.spans["value"][1:],
             *self._headers,
         )
         self.is_right = bad < 0
         """Whether the loops could read all records. If not, no other attribute may be used."""
+
+    def deltas(self) -> Int64Array:
+        return self._deltas
 
     def timestamps(self) -> pa.Array:
         return pa.array(self._times).view(RECORD_COLUMNS["timestamp"])

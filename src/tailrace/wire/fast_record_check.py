@@ -20,8 +20,8 @@ _FEW_BYTES = 2 * 1024 * 1024
 """Up to this size a scan keeps the interpreter's lock: it takes a quarter of a millisecond, and to get the lock back may take
 longer."""
 
-_Places = ctypes.c_int64 * 5
-_RESULT_AT = 32
+_Places = ctypes.c_int64 * 7
+_RESULT_AT = 48
 _Pointer = ctypes.c_char * 0
 _address_of = ctypes.addressof
 # The addresses of the result and of an exception, then the parameters of `scan_records`.
@@ -35,7 +35,9 @@ class CompiledScan:
         self._keeping_lock = ctypes.PYFUNCTYPE(ctypes.c_int32, *_PARAMETERS)(address)
         self._without_lock = ctypes.CFUNCTYPE(ctypes.c_int32, *_PARAMETERS)(address)
 
-    def __call__(self, data: Buffer, start: int, count: int, base_timestamp: int) -> ScanResult:
+    def __call__(
+        self, data: Buffer, start: int, count: int, base_timestamp: int, *, spare: int = 0, needs_keys: bool = False
+    ) -> ScanResult:
         end = len(data)
         pointer: object = data
         if type(data) is not bytes:
@@ -44,11 +46,11 @@ class CompiledScan:
             except TypeError:
                 # ctypes gives no pointer into a read-only view.
                 pointer = bytes(data)
-        places = _Places(start, end, count, base_timestamp)
+        places = _Places(start, end, count, base_timestamp, spare, needs_keys)
         address = _address_of(places)
         call = self._keeping_lock if end <= _FEW_BYTES else self._without_lock
         call(address + _RESULT_AT, None, pointer, address)
-        return places[4], places[0], places[1], places[2]
+        return places[6], places[0], places[1], places[2]
 
 
 def load_scan() -> CompiledScan | None:

@@ -1,14 +1,15 @@
 """Checks that the records inside a batch are what its head says: all of them there, each whole, and nothing else.
 
 The format is exactly Kafka's, and everything that passes can be decoded by `wire/records.py`: lengths that fit, numbers of the
-right width, offsets from 0 without a gap, headers with names. `scan_records` and the functions that it calls run as Python, on
-bytes, at microseconds a record. `wire/fast_record_check.py` has the same functions compiled to machine code that takes a
-pointer, at a few nanoseconds a record. So they use numbers of 64 bits only, call only each other, and never read beyond `end`.
+right width, offsets from 0 without a gap (or with gaps where compaction removed records), headers with names. `scan_records`
+and the functions that it calls run as Python, on bytes, at microseconds a record. `wire/fast_record_check.py` has the same
+functions compiled to machine code that takes a pointer, at a few nanoseconds a record. So they use numbers of 64 bits only,
+call only each other, and never read beyond `end`.
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
-from collections.abc import Callable
 from enum import IntEnum
+from typing import Protocol
 
 from tailrace.model.commit import Buffer
 from tailrace.model.errors import CorruptBatchError, InvalidRecordsError
@@ -30,6 +31,7 @@ class RecordFault(IntEnum):
     HEADER_NAME = 7
     LEFT_OVER = 8
     TRAILING = 9
+    KEY = 10
 
 
 _LEAST_BODY = 6
@@ -42,8 +44,19 @@ _NO_TIMESTAMP = -1
 ScanResult = tuple[int, int, int, int]
 """The result of a scan: one of `RecordFault`, the number of the record that has it and, if there is no fault, the oldest and
 the newest timestamp of all records. Records without a timestamp do not count for the oldest one."""
-ScanRecords = Callable[[Buffer, int, int, int], ScanResult]
-"""Scans the records in some bytes: from which byte on, how many, and the timestamp that theirs are relative to."""
+
+
+class ScanRecords(Protocol):
+    def __call__(
+        self, data: Buffer, start: int, count: int, base_timestamp: int, *, spare: int = 0, needs_keys: bool = False
+    ) -> ScanResult:
+        """Scan so many records, from byte `start` on. Their timestamps are relative to `base_timestamp`.
+
+        The offsets of the batch are `spare` more than its records, if compaction has removed some. With `needs_keys` a record
+        without a key is a fault.
+        """
+
+
 TimestampSpan = tuple[int, int]
 """The oldest and the newest timestamp of the records of a batch. If no record has one, the oldest is later than any."""
 
@@ -57,10 +70,13 @@ _FAULTS = {
     RecordFault.HEADERS: "has headers that do not fit into the record, or one without a name",
     RecordFault.HEADER_NAME: "has a header whose name is not UTF-8",
     RecordFault.LEFT_OVER: "has bytes after its headers",
+    RecordFault.KEY: "has no key; a topic with compaction takes only records with keys",
 }
 
 
-def check_records(batch: Buffer, header: BatchHeader, most_bytes: int, scan: ScanRecords) -> TimestampSpan:
+def check_records(
+    batch: Buffer, header: BatchHeader, most_bytes: int, scan: ScanRecords, *, needs_keys: bool = False
+) -> TimestampSpan:
     """Check the records and return their timestamps. A compressed batch may decompress to `most_bytes`."""
     data, start = batch, HEADER_BYTES
     codec = header.attributes & CODEC_MASK
@@ -72,7 +88,8 @@ def check_records(batch: Buffer, header: BatchHeader, most_bytes: int, scan: Sca
     size = len(data) - start
     if header.records * LEAST_RECORD_BYTES > size:
         raise InvalidRecordsError(f"the batch counts {header.records} records in {size} bytes, which can't hold them")
-    fault, record, oldest, newest = scan(data, start, header.records, header.base_timestamp)
+    spare = header.last_offset_delta + 1 - header.records
+    fault, record, oldest, newest = scan(data, start, header.records, header.base_timestamp, spare=spare, needs_keys=needs_keys)
     if fault:
         if fault == RecordFault.TRAILING:
             raise InvalidRecordsError(f"the batch has bytes after the last of its {header.records} records")
@@ -80,10 +97,12 @@ def check_records(batch: Buffer, header: BatchHeader, most_bytes: int, scan: Sca
     return oldest, newest
 
 
-def plain_scan(data: Buffer, start: int, count: int, base_timestamp: int) -> ScanResult:
+def plain_scan(
+    data: Buffer, start: int, count: int, base_timestamp: int, *, spare: int = 0, needs_keys: bool = False
+) -> ScanResult:
     """Scan records by Python. The general path beside `fast_record_check.CompiledScan`."""
     plain = data if type(data) is bytes else bytes(data)
-    places = [start, len(plain), count, base_timestamp]
+    places = [start, len(plain), count, base_timestamp, spare, int(needs_keys)]
     fault: int = scan_records(plain, places)
     return fault, places[0], places[1], places[2]
 
@@ -91,14 +110,17 @@ def plain_scan(data: Buffer, start: int, count: int, base_timestamp: int) -> Sca
 def scan_records(data, places):
     """Scan the records and return the first fault.
 
-    `places` holds where the bytes begin and end, the number of records, and the timestamp that theirs are relative to. On
-    return its first entry is the number of the record with the fault, the second the oldest and the third the newest timestamp.
+    `places` holds where the bytes begin and end, the number of records, the timestamp that theirs are relative to, how many
+    more offsets than records there are, and whether each record needs a key. On return its first entry is the number of the
+    record with the fault, the second the oldest and the third the newest timestamp.
     """
     at = places[0]
     size = places[1]
     base_timestamp = places[3]
     oldest = _GREATEST
     newest = _LEAST
+    spare = places[4]
+    previous = -1
     for index in range(places[2]):
         places[0] = index
         length, at = read_number(data, at, size)
@@ -123,12 +145,15 @@ def scan_records(data, places):
         delta, at = read_number(data, at, end)
         if at == _CUT_OFF:
             return 2
-        if delta != index:
+        if delta <= previous or delta > index + spare:
             return 4
-        for _ in range(2):
+        previous = delta
+        for field in range(2):
             length, at = read_number(data, at, end)
             if at == _CUT_OFF:
                 return 2
+            if length == -1 and field == 0 and places[5]:
+                return 10
             if length < -1 or length > end - at:
                 return 5
             at += max(length, 0)

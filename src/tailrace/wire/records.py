@@ -117,6 +117,13 @@ def fast_encode_batch(records: Sequence[tuple[bytes | None, bytes, bytes]], time
     return assemble_batch(b"".join(parts), len(records), timestamp, timestamp)
 
 
+class _RecordPlace(NamedTuple):
+    number: int
+    """How many records of the batch come before it."""
+    begin: int
+    """Where it begins, in the decompressed bytes."""
+
+
 class DecodedPart(NamedTuple):
     records: list[Record]
     size: int
@@ -126,14 +133,21 @@ class DecodedPart(NamedTuple):
 
 
 def decode_batch(
-    batch: Buffer, limits: Limits, *, first: int = 0, most: int | None = None, cursor: Cursor | None = None
+    batch: Buffer,
+    limits: Limits,
+    *,
+    first: int = 0,
+    stop: int | None = None,
+    most: int | None = None,
+    cursor: Cursor | None = None,
 ) -> list[Record]:
-    """Decode at most `most` records from the `first` on, of a batch whose head and checksum were checked before.
+    """Decode at most `most` records of a batch whose head and checksum were checked before.
 
-    A large batch that is read in parts takes memory for one part only. Records that are left out are not checked. `cursor` is
-    that of the first record of the batch, if it is known.
+    Only records whose offsets are `first` or more, and less than `stop`, above the base offset of the batch are decoded. A
+    large batch that is read in parts takes memory for one part only. Records that are left out are not checked. `cursor` is
+    that of the first offset of the batch, if it is known.
     """
-    return decode_part(batch, limits, first=first, most=most, cursor=cursor).records
+    return decode_part(batch, limits, first=first, stop=stop, most=most, cursor=cursor).records
 
 
 def decode_part(
@@ -141,6 +155,7 @@ def decode_part(
     limits: Limits,
     *,
     first: int = 0,
+    stop: int | None = None,
     most: int | None = None,
     most_bytes: int | None = None,
     cursor: Cursor | None = None,
@@ -148,14 +163,28 @@ def decode_part(
     """Decode as `decode_batch` does, up to about `most_bytes` of memory, but at least one record."""
     header = read_header(batch)
     data = record_bytes(batch, header, limits)
-    stop = header.records if most is None else min(header.records, first + most)
     try:
-        found, begin, end = _decode_records(data, header, first, stop, most_bytes, cursor)
+        number, begin = _place_of(data, header, first)
+        last = header.records if stop is None else _place_of(data, header, stop).number
+        last = last if most is None else min(last, number + most)
+        found, begin, end = _decode_records(data, header, number, last, most_bytes, cursor, begin)
     except IndexError:
         raise cut_off() from None
-    if first + len(found) == header.records and end != len(data):
+    decoded = number + len(found)
+    if decoded == header.records and end != len(data):
         raise CorruptBatchError(f"the batch has {len(data) - end} bytes after its last record")
-    return DecodedPart(found, end - begin + len(found) * RECORD_OVERHEAD_BYTES, first + len(found) < stop)
+    return DecodedPart(found, end - begin + len(found) * RECORD_OVERHEAD_BYTES, decoded < last)
+
+
+def records_before(batch: Buffer, delta: int, limits: Limits) -> int:
+    """Return how many records of a batch have offsets less than `delta` above its base offset."""
+    header = read_header(batch)
+    if not header.is_sparse:
+        return min(max(0, delta), header.records)
+    try:
+        return _place_of(record_bytes(batch, header, limits), header, delta).number
+    except IndexError:
+        raise cut_off() from None
 
 
 def check_decodable(batch: Buffer, limits: Limits) -> None:
@@ -207,6 +236,24 @@ def encoded_size_bound(record: Record) -> int:
     return size
 
 
+def _place_of(data: bytes, header: BatchHeader, delta: int) -> _RecordPlace:
+    """Return the place of the first record whose offset is `delta` or more above the base offset."""
+    if not header.is_sparse:
+        number = min(max(0, delta), header.records)
+        return _RecordPlace(number, skip_records(data, 0, number))
+    at = 0
+    for number in range(header.records):
+        begin = at
+        length, at = decode_varint(data, at)
+        end = next_record(data, at, length, number)
+        _, at = decode_varint(data, at + 1)
+        own, _ = decode_varint(data, at)
+        if own >= delta:
+            return _RecordPlace(number, begin)
+        at = end
+    return _RecordPlace(header.records, at)
+
+
 def _decode_records(
     data: bytes,
     header: BatchHeader,
@@ -214,17 +261,18 @@ def _decode_records(
     stop: int,
     most_bytes: int | None = None,
     cursor: Cursor | None = None,
-    begin: int | None = None,
+    begin: int = 0,
 ) -> tuple[list[Record], int, int]:
-    """Return the records and where they begin and end. `begin` is where the first of them begins, if that is known."""
+    """Return the records by their numbers, and where they begin and end. `begin` is where the first of them begins."""
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
     append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else None
     size = len(data)
     found: list[Record] = []
     add = found.append
-    if begin is None:
-        begin = skip_records(data, 0, first)
+    last_delta = header.last_offset_delta
+    is_sparse = header.is_sparse
+    previous = first - 1
     at = begin
     full_at, overhead = (size + 1, 0) if most_bytes is None else (begin + most_bytes, RECORD_OVERHEAD_BYTES)
     for index in range(first, stop):
@@ -252,8 +300,9 @@ def _decode_records(
             delta = (delta >> 1) ^ -(delta & 1)
         else:
             delta, at = long_varint(data, at)
-        if delta != index:
+        if delta != index and not (is_sparse and previous < delta <= last_delta):
             raise CorruptBatchError(f"record {index} of the batch has the offset delta {delta}")
+        previous = delta
         key, at = _decode_bytes(data, at, end, index)
         value, at = _decode_bytes(data, at, end, index)
         headers: Headers = ()
@@ -269,8 +318,8 @@ def _decode_records(
                 value,
                 headers,
                 base_timestamp + timestamp if append_time is None else append_time,
-                Offset(base_offset + index),
-                NO_CURSOR if cursor is None else Cursor(cursor + index),
+                Offset(base_offset + delta),
+                NO_CURSOR if cursor is None else Cursor(cursor + delta),
             )
         )
         full_at -= overhead

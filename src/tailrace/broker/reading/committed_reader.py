@@ -219,7 +219,7 @@ def _committed(answer: PartitionBatches, offset: Offset) -> CommittedBatches:
     next_offset = offset
     if answer.batches:
         last = read_header(answer.batches[-1])
-        next_offset = Offset(max(offset, last.base_offset + last.records))
+        next_offset = Offset(max(offset, last.end_offset))
     cursor_of = {id(batch): cursor for batch, cursor in zip(answer.batches, answer.cursors, strict=True)}
     batches = list(committed_batches(answer.batches, answer.aborted))
     return CommittedBatches(batches, [cursor_of[id(batch)] for batch in batches], next_offset, answer.bounds)

@@ -313,11 +313,11 @@ class Positions:
         if batches:
             start = read_header(batches[0]).base_offset
             try:
-                found = first_record_at(batches[0], timestamp_ms, self._limits, first=first - start)
+                found = first_record_at(batches[0], timestamp_ms, self._limits, first=max(0, first - start))
             except InvalidRequestError:
                 found = None
             if found is not None:
-                return TimedOffset(Offset(start + found.number), found.timestamp)
+                return TimedOffset(Offset(start + found.delta), found.timestamp)
         # The header has a later time than the records. Starting at the batch returns too much rather than too little.
         return TimedOffset(first, timestamp_ms)
 

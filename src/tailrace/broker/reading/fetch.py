@@ -320,8 +320,7 @@ def _has_left_out(terms: "_Terms", target: "_Target", answer: PartitionBatches) 
 
 
 def _end_of(batch: Buffer) -> Offset:
-    header = read_header(batch)
-    return Offset(header.base_offset + header.records)
+    return Offset(read_header(batch).end_offset)
 
 
 def rejected(request: PartitionFetch, error: TailraceError) -> PartitionBatches:

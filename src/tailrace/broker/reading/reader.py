@@ -166,6 +166,6 @@ class PayloadExpansion:
 
 
 def cursor_at(store: Store, partition: PartitionId, offset: Offset) -> Cursor:
-    """Return the cursor of a record. May read the disk."""
+    """Return the cursor of a record, or of the first one after it if compaction has removed it. May read the disk."""
     fetched = store.fetch(partition, offset, 1)
-    return Cursor(fetched.cursors[0] + offset - read_header(fetched.batches[0]).base_offset)
+    return Cursor(fetched.cursors[0] + max(0, offset - read_header(fetched.batches[0]).base_offset))

@@ -96,7 +96,7 @@ class PartitionScan:
             if not within:
                 return
             last = within[-1]
-            offsets = ScanRange(Offset(within[0].base_offset), Offset(last.base_offset + last.records))
+            offsets = ScanRange(Offset(within[0].base_offset), Offset(last.end_offset))
             yield list(self._committed(fetched, len(within), offsets))
             offset = offsets.end
 
@@ -114,17 +114,19 @@ class PartitionScan:
         """Return the first offset whose record has this cursor or a later one."""
         low, high = self.bounds
         while low < high:
-            fetched = self._fetch(Offset((low + high) // 2), 1)
+            middle = Offset((low + high) // 2)
+            fetched = self._fetch(middle, 1)
             if not fetched.batches:
                 return low
             head = read_header(fetched.batches[0])
             first = fetched.cursors[0]
             if cursor <= first:
-                high = Offset(min(head.base_offset, high - 1))
-            elif cursor < first + head.records:
+                # Compaction may have left no batch between the middle and this one.
+                high = Offset(min(head.base_offset, middle))
+            elif cursor <= first + head.last_offset_delta:
                 return Offset(max(low, head.base_offset + cursor - first))
             else:
-                low = Offset(max(low, head.base_offset + head.records))
+                low = Offset(max(low, head.end_offset))
         return low
 
     def _fetch_whole(self, offset: Offset, max_bytes: int) -> FetchedBatches:

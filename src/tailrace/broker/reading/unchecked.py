@@ -52,7 +52,7 @@ class UncheckedBatches:
         if not batches or cursors[0] >= self.end:
             return batches
         first, last = read_header(batches[0]), read_header(batches[-1])
-        begin, end = Offset(first.base_offset), Offset(last.base_offset + last.records)
+        begin, end = Offset(first.base_offset), Offset(last.end_offset)
         known = self._valid.get(partition, (begin, begin))
         if known[0] <= begin and end <= known[1]:
             return batches
@@ -80,6 +80,6 @@ class UncheckedBatches:
                 check_decodable(batch, self._limits)
             except InvalidRequestError as error:
                 header = read_header(batch)
-                last = header.base_offset + header.records - 1
+                last = header.end_offset - 1
                 return CorruptBatch(topic, partition.number, header.base_offset, last, str(error))
         return None

@@ -116,7 +116,7 @@ class SharedBatch:
 
     def corrupt(self, topic: str, reason: BaseException | None) -> CorruptBatch:
         """Describe the batch as one that can't be decoded."""
-        last = self.base_offset + self.header.records - 1
+        last = self.base_offset + self.header.last_offset_delta
         return CorruptBatch(topic, self.partition.number, self.base_offset, last, str(reason))
 
     async def part(self, number: int, topic: str, reader: Reader, limits: Limits) -> EventBatch:
@@ -138,7 +138,7 @@ class SharedBatch:
         batch = reader.expansion.batch(self.partition, self._batch)
         first = number * self._part_records
         try:
-            records = decode_batch(batch, limits, first=first, most=self._part_records, cursor=self.cursor)
+            records = decode_batch(batch, limits, first=first, stop=first + self._part_records, cursor=self.cursor)
         except InvalidRequestError as error:
             corrupt = self.corrupt(topic, error)
             raise UnreadableBatchError(

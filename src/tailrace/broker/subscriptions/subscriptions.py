@@ -132,7 +132,7 @@ class Subscriptions:
             return BatchVisibility.HIDDEN
         if self._stable.of(batch.partition, bounds) <= batch.base_offset:
             return BatchVisibility.UNDECIDED
-        end = Offset(batch.base_offset + header.records)
+        end = Offset(batch.base_offset + header.last_offset_delta + 1)
         # Transactions of one producer do not overlap, so an aborted one with offsets in this batch is the batch's own.
         aborted = self._aborted.between(batch.partition, batch.base_offset, end)
         return (
@@ -322,7 +322,12 @@ class Subscription:
                     if found:
                         return found
                     raise
-                found.append(_from_cursor(events, self.position))
+                events = _from_cursor(events, self.position)
+                if not events.records:
+                    # Compaction has removed all records of this part.
+                    self.position = part_end
+                    continue
+                found.append(events)
                 live.messages_out += len(found[-1].records)
                 part_bytes = sum(len(record.key or b"") + len(record.value or b"") for record in found[-1].records)
                 size += part_bytes
@@ -387,7 +392,7 @@ _NOTHING_AHEAD = _Ahead((), Cursor(0), Cursor(0), 0)
 
 
 def _from_cursor(events: EventBatch, cursor: Cursor) -> EventBatch:
-    if events.records[0].cursor >= cursor:
+    if not events.records or events.records[0].cursor >= cursor:
         return events
     return EventBatch(events.topic, events.partition, [record for record in events.records if record.cursor >= cursor])
 

@@ -80,7 +80,7 @@ class LiveTopic:
         """Count consecutive batches of one partition that were sent to a reader."""
         first = read_header(batches[0])
         last = read_header(batches[-1])
-        self.messages_out += last.base_offset + last.records - first.base_offset
+        self.messages_out += last.end_offset - first.base_offset
         self.bytes_out += sum(map(len, batches))
 
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.scan import PartitionScan, ScanRange, TopicScan
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.fetch import CorruptBatch
 from tailrace.model.ids import Offset
@@ -38,6 +39,7 @@ from tailrace.wire.arrow_decoding import (
 )
 from tailrace.wire.batch import BatchHeader, read_header
 from tailrace.wire.batch_stream import PlacedBatch
+from tailrace.wire.records import records_before
 
 TOPIC_COLUMNS: Mapping[str, pa.DataType] = {
     "partition": pa.int32(),
@@ -128,9 +130,17 @@ class TopicRelation:
                     yield iter((self._nothing,))
                     continue
                 # Where the partition starts within a batch, the records before its start are hidden.
-                hidden = max(0, wanted.start - read_header(chosen[0].batch).base_offset)
+                hidden = self._records_before(wanted.start, chosen[0].batch)
                 # Not in a loop, whose variables would keep decoded batches in memory until the next one is decoded.
                 yield map(self._converted, filter(_has_rows, self._decoded(view, chosen, hidden)))
+
+    def _records_before(self, start: Offset, batch: Buffer) -> int:
+        before = start - read_header(batch).base_offset
+        try:
+            return records_before(batch, before, self._limits) if before > 0 else 0
+        except InvalidRequestError:
+            # The batch can't be decoded, so it is reported or left out as a whole.
+            return 0
 
     def _wanted(self, view: PartitionScan) -> Sequence[ScanRange]:
         within = self._range(view)
@@ -168,7 +178,7 @@ class TopicRelation:
 
         def on_corrupt(head: BatchHeader, error: InvalidRequestError) -> None:
             nonlocal hidden
-            corrupt = CorruptBatch(self._view.topic, number, head.base_offset, head.base_offset + head.records - 1, str(error))
+            corrupt = CorruptBatch(self._view.topic, number, head.base_offset, head.end_offset - 1, str(error))
             if not self._answer.skips_corrupt:
                 raise corrupt.error from error
             self._answer.note(corrupt)
