@@ -92,7 +92,12 @@ class CompactionMachine(RuleBasedStateMachine):
         stable = min((first for first, _ in self.open.values()), default=self.end)
         expired_end = self.clean_end if expires else self.expired_end
         rule = CompactionRule(
-            HERE, Offset(self.clean_end), Offset(min(stop, stable)), Offset(expired_end), tuple(self.aborted), rolls
+            HERE,
+            Offset(self.clean_end),
+            Offset(min(stop, stable)),
+            Offset(expired_end),
+            aborted=tuple(self.aborted),
+            rolls=rolls,
         )
         (result,) = self.store.compact([rule])
         assert self.clean_end <= result.clean_end <= max(stable, self.clean_end)

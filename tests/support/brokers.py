@@ -27,6 +27,7 @@ NEVER = BrokerSettings(
     producer_interval_seconds=10**6,
     transaction_interval_seconds=10**6,
     payload_interval_seconds=10**6,
+    compaction_interval_seconds=10**6,
 )
 """Background jobs run only when a test calls them."""
 

@@ -6,6 +6,7 @@ functions at the end of `Services`.
 """
 
 from tailrace.broker.commits import Committer
+from tailrace.broker.compaction import Compaction
 from tailrace.broker.groups.consumer_coordinator import ConsumerGroupCoordinator
 from tailrace.broker.groups.coordinator import GroupCoordinator
 from tailrace.broker.groups.offsets import GroupOffsets
@@ -220,6 +221,17 @@ class Services:
         )
 
     def _build_retention(self) -> None:
+        self.compaction = Compaction(
+            self.store,
+            self.committer,
+            self.topics,
+            self.threads,
+            self._stable,
+            self._aborted,
+            self._clock,
+            self._settings,
+            self.payload_sweep.compacted,
+        )
         self.retention = Retention(
             self.store,
             self.committer,
@@ -231,6 +243,7 @@ class Services:
             self._first_needed_offset,
             self._checkpoints.held_back,
             self._checkpoints.cover,
+            self.compaction.knows_size,
             self._clock,
             self.waiting_fetches.disturbed,
         )
@@ -239,6 +252,7 @@ class Services:
         settings = self._settings
         return [
             BackgroundJob("retention", settings.retention_interval_seconds, self.retention.run_once),
+            BackgroundJob("compaction", settings.compaction_interval_seconds, self.compaction.run_once),
             BackgroundJob("dedup", settings.dedup_interval_seconds, self.dedup.clean),
             BackgroundJob("producers", settings.producer_interval_seconds, self.producers.states.expire),
             BackgroundJob("publishers", settings.producer_interval_seconds, self.publishers.states.expire),

@@ -4,6 +4,7 @@ It runs on one event loop, and its services are called there unless they say oth
 of `model`.
 """
 
+import asyncio
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from uuid import UUID, uuid4
@@ -58,6 +59,7 @@ class Broker(Services):
     async def close(self) -> None:
         """Reject new requests, wake those who wait, and return when everything in flight is answered."""
         await self.jobs.close()
+        await asyncio.to_thread(self.compaction.close)
         self.fetcher.close()
         self.subscriptions.close()
         self.intake.close()

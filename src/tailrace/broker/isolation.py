@@ -10,9 +10,10 @@ from struct import Struct
 from tailrace.broker import keys
 from tailrace.broker.commits import Draft
 from tailrace.model.commit import Buffer, OffsetBounds
+from tailrace.model.compaction import EndedTransaction
 from tailrace.model.ids import Offset, PartitionId, ProducerId
 from tailrace.model.transaction import AbortedTransaction
-from tailrace.store.contract import Store
+from tailrace.store.contract import Store, scan_keys
 from tailrace.wire.batch import read_header
 from tailrace.wire.control import TransactionMarker, decode_marker
 
@@ -99,6 +100,12 @@ class AbortedTransactions:
             if len(entries) < _SCAN_KEYS:
                 return found
             bound = entries[-1][0][len(prefix) :] + b"\0"
+
+    def ended(self, partition: PartitionId) -> Iterator[EndedTransaction]:
+        """Yield the aborted transactions of a partition, in the order of their markers."""
+        for key, value in scan_keys(self._store, keys.aborted_of_partition(partition)):
+            producer_id, first_offset, _ = _ENTRY.unpack(value)
+            yield EndedTransaction(ProducerId(producer_id), Offset(first_offset), keys.last_offset_of_aborted(key))
 
     def below(self, partition: PartitionId, start: Offset) -> list[bytes]:
         """Return the keys of transactions that ended below the offset, whose records retention has deleted."""

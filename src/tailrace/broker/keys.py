@@ -39,6 +39,7 @@ _PAYLOAD_USES = b"payload_use/"
 _PENDING_OFFSETS = b"pending_offsets/"
 OPEN_TRANSACTIONS = b"open/"
 _ABORTED = b"aborted/"
+_COMPACTIONS = b"compaction/"
 _DEDUP = b"dedup/"
 OLD_TIMES = b"times/"
 """What earlier versions knew of the oldest timestamps of records. The index knows it now, and a start deletes the keys."""
@@ -325,6 +326,15 @@ def payload_uses(digest: bytes) -> bytes:
 
 def payload_use_key(digest: bytes, partition: PartitionId, offset: Offset) -> bytes:
     return payload_uses(digest) + _RECORD.pack(*partition, offset)
+
+
+def compaction_key(partition: PartitionId) -> bytes:
+    """Return the key of what is known of the compactions of a partition."""
+    return _COMPACTIONS + _PARTITION.pack(*partition)
+
+
+def compactions_of_topic(topic_id: TopicId) -> bytes:
+    return _COMPACTIONS + _ID.pack(topic_id)
 
 
 def dedup_of_topic(topic_id: TopicId) -> bytes:

@@ -119,6 +119,7 @@ HISTOGRAMS = (
     ),
     StoreHistogram("sync_seconds", "Seconds of one write and sync of a group of commits.", lambda stats: stats.sync_seconds),
     StoreHistogram("commits_per_sync", "Commits that shared one sync.", lambda stats: stats.commits_per_sync),
+    StoreHistogram("compaction_seconds", "Seconds of a compaction.", lambda stats: stats.compaction_seconds),
     StoreHistogram("checkpoint_seconds", "Seconds to save the index.", lambda stats: stats.checkpoint_seconds),
 )
 
@@ -270,6 +271,9 @@ NUMBERS = (
         "segments_rewritten", "Segments rewritten without their deleted data.", lambda stats: stats.segments_rewritten
     ),
     _store_metric("cleaned_bytes", "Bytes of disk space freed by the cleaner.", lambda stats: stats.cleaned_bytes),
+    _store_metric("compactions", "Compactions of topics.", lambda stats: stats.compactions),
+    _store_metric("compacted_records", "Records removed by compaction.", lambda stats: stats.compacted_records),
+    _store_metric("compacted_bytes", "Bytes of records removed by compaction.", lambda stats: stats.compacted_bytes),
     _store_metric("replayed_frames", "Frames read again at the start.", lambda stats: stats.replayed_frames, is_counter=False),
     _store_metric("replayed_bytes", "Log bytes read again at the start.", lambda stats: stats.replayed_bytes, is_counter=False),
     _store_metric(

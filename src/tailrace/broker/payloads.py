@@ -91,6 +91,18 @@ class PayloadReferences:
                 break
         return found
 
+    def of_compacted_records(self, partition: PartitionId, most: int) -> list[PayloadUse]:
+        """Return up to `most` references of records that compaction has removed. A reference has a batch of its own."""
+        uses = (_use(key, value) for key, value in scan_keys(self._store, keys.payloads_of_partition(partition)))
+        start = self._start_of(partition)
+        if start is None:
+            return []
+        return list(islice((use for use in uses if use.offset >= start and not self._store.has_batch(*use[:2])), most))
+
+    def referring_partitions(self) -> list[PartitionId]:
+        """Return the partitions with references."""
+        return list(self._referring_partitions())
+
     def sizes(self, partition: PartitionId) -> Iterator[tuple[Offset, int]]:
         """Return the offsets of a partition that refer to payloads, in order, and the payloads' sizes."""
         for key, value in scan_keys(self._store, keys.payloads_of_partition(partition)):
@@ -294,6 +306,13 @@ class PayloadSweep:
         """Digests that lost a reference, or never got one: candidates for removal."""
         self._checks_all = True
         """Whether all payloads are candidates."""
+        self._compacted: set[PartitionId] | None = None
+        """Partitions that have lost records by compaction. Not known before the first sweep."""
+
+    def compacted(self, partition: PartitionId) -> None:
+        """Have the next sweep look for payloads of records that compaction has removed from the partition."""
+        if self._compacted is not None:
+            self._compacted.add(partition)
 
     async def run_once(self) -> int:
         """Remove unused payloads and return how many."""
@@ -304,6 +323,7 @@ class PayloadSweep:
         try:
             removed = await self._remove(candidates)
             await self._delete_old_references()
+            await self._delete_compacted_references()
         except BaseException:
             self._checks_all = True
             raise
@@ -324,6 +344,23 @@ class PayloadSweep:
             await self._delete_references(deleted)
             if len(deleted) < _FORGOTTEN_AT_ONCE:
                 return
+
+    async def _delete_compacted_references(self) -> None:
+        """Delete the references of records that compaction has removed."""
+        partitions, self._compacted = self._compacted, set()
+        if partitions is None:
+            partitions = set(await self._threads.run(self._references.referring_partitions))
+        while partitions:
+            partition = partitions.pop()
+            try:
+                deleted = await self._threads.run(self._references.of_compacted_records, partition, _FORGOTTEN_AT_ONCE)
+                if deleted:
+                    await self._delete_references(deleted)
+            except BaseException:
+                self._compacted |= {partition, *partitions}
+                raise
+            if len(deleted) == _FORGOTTEN_AT_ONCE:
+                partitions.add(partition)
 
     async def _delete_references(self, deleted: Sequence[PayloadUse]) -> None:
         # Offsets and topic ids are never used again, so a record that was found deleted stays deleted.

@@ -56,6 +56,7 @@ class Retention:
         floor: Floor,
         held_back: Callable[[PartitionId, Offset], None],
         cover: Cover,
+        knows_size: Callable[[PartitionId], bool],
         clock: Clock,
         on_trim: Callable[[PartitionId], None],
     ) -> None:
@@ -69,6 +70,7 @@ class Retention:
         self._floor = floor
         self._held_back = held_back
         self._cover = cover
+        self._knows_size = knows_size
         self._clock = clock
         self._on_trim = on_trim
 
@@ -76,8 +78,7 @@ class Retention:
         """Trim all topics and return how many records were deleted."""
         deleted = 0
         for live in self._topics:
-            settings = live.topic.settings
-            if settings.retention_seconds is not None or settings.retention_max_bytes is not None:
+            if live.topic.settings.has_retention:
                 found = await self._threads.run(self._due, live)
                 for trim in found:
                     if trim.wanted > trim.new_start:
@@ -143,7 +144,7 @@ class Retention:
             oldest_ms = self._clock.now_ms() - settings.retention_seconds * 1000
             first = self._store.batch_for_time(partition, oldest_ms)
             new_start = max(new_start, end if first is None else first)
-        if settings.retention_max_bytes is not None:
+        if settings.retention_max_bytes is not None and self._knows_size(partition):
             new_start = max(new_start, self._first_to_keep(partition, settings.retention_max_bytes))
         # The records of an open transaction stay until it is committed or aborted.
         wanted = min(new_start, self._stable.of(partition, bounds))

@@ -6,6 +6,10 @@ import msgspec
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     retention_interval_seconds: int = 60
     """Seconds between two runs of retention."""
+    compaction_interval_seconds: int = 15
+    """Seconds between two runs of compaction."""
+    compaction_roll_seconds: int = 3600
+    """How long compaction leaves the segment alone that is written to, at most, if a partition in it is due."""
     dedup_interval_seconds: int = 60
     """Seconds between two runs that delete expired message ids."""
     producer_interval_seconds: int = 600

@@ -20,7 +20,7 @@ SetOption = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="A setting, such as retention_seconds=3600; null removes it."),
 ]
 _OFFSET_FIELDS = ("partition_id", "start_offset", "end_offset")
-_TEXT_SETTINGS = frozenset({"compression", "dedup", "timestamps"})
+_TEXT_SETTINGS = frozenset({"cleanup_policy", "compression", "dedup", "timestamps"})
 
 
 def topics_app() -> CommandGroup:
@@ -215,7 +215,11 @@ def _print_topic(topic: dict[str, Any], *, as_json: bool) -> None:
 
 def _kept(topic: dict[str, Any]) -> str:
     """Describe the topic's retention."""
+    policy = topic["cleanup_policy"]
+    if policy == "compact":
+        return "compacted"
     seconds, max_bytes = topic["retention_seconds"], topic["retention_max_bytes"]
-    parts = [f"{seconds:,} s"] if seconds is not None else []
+    parts = ["compacted"] if policy != "delete" else []
+    parts += [f"{seconds:,} s"] if seconds is not None else []
     parts += [size(max_bytes)] if max_bytes is not None else []
     return ", ".join(parts) or "for ever"

@@ -18,6 +18,8 @@ from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.model.topic import Topic, TopicOptions, TopicSettings
 
 UNBOUNDED = "-1"
+_NO_LAG = (1 << 63) - 1
+"""Kafka's default of `max.compaction.lag.ms`, which means that there is no such limit."""
 NONE = "none"
 
 
@@ -82,6 +84,24 @@ def _parse_window(text: str) -> int:
     return -(-_parse_int(text) // 1000)
 
 
+def _parse_policy(text: str) -> str:
+    policies = {part.strip() for part in text.split(",")}
+    if not policies or not policies <= {"compact", "delete"}:
+        raise ConfigurationError(f"{text!r} is not one of delete, compact and compact,delete")
+    return ",".join(sorted(policies))
+
+
+def _parse_lag(text: str) -> int | None:
+    return None if _parse_int(text) == _NO_LAG else _parse_window(text)
+
+
+def _parse_percent(text: str) -> int:
+    try:
+        return round(float(text.strip()) * 100)
+    except (ValueError, OverflowError):
+        raise ConfigurationError(f"{text!r} is not a number from 0 to 1") from None
+
+
 def _choice(**choices: Any) -> Callable[[str], Any]:
     def parse(text: str) -> Any:
         if text not in choices:
@@ -117,6 +137,46 @@ _SETTINGS = (
         _parse_bound,
         _show_bound,
         "Bytes kept of each partition; -1 keeps them all.",
+    ),
+    _TopicConfig(
+        "cleanup.policy",
+        "cleanup_policy",
+        ConfigType.LIST,
+        _parse_policy,
+        lambda value, limits: value,
+        "What removes old records: delete (retention.ms and retention.bytes), compact, or compact,delete.",
+    ),
+    _TopicConfig(
+        "delete.retention.ms",
+        "delete_retention_seconds",
+        ConfigType.LONG,
+        _parse_window,
+        lambda value, limits: str(value * 1000),
+        "How long compaction keeps tombstones and markers of transactions, in whole seconds.",
+    ),
+    _TopicConfig(
+        "min.compaction.lag.ms",
+        "min_compaction_lag_seconds",
+        ConfigType.LONG,
+        _parse_window,
+        lambda value, limits: str(value * 1000),
+        "How long records are not compacted, in whole seconds.",
+    ),
+    _TopicConfig(
+        "max.compaction.lag.ms",
+        "max_compaction_lag_seconds",
+        ConfigType.LONG,
+        _parse_lag,
+        lambda value, limits: str(_NO_LAG if value is None else value * 1000),
+        "After which time records are compacted in any case, in whole seconds.",
+    ),
+    _TopicConfig(
+        "min.cleanable.dirty.ratio",
+        "min_dirty_percent",
+        ConfigType.DOUBLE,
+        _parse_percent,
+        lambda value, limits: str(value / 100),
+        "Which part of a partition must have come since its last compaction, in whole hundredths.",
     ),
     _TopicConfig(
         "max.message.bytes",
@@ -165,7 +225,6 @@ ALIAS = "tailrace.alias"
 _ALIAS_DOCUMENTATION = "A second name of the topic; empty for none."
 
 _FIXED = {
-    "cleanup.policy": ("delete", ConfigType.LIST, "Old records are deleted; there is no compaction yet."),
     "min.insync.replicas": ("1", ConfigType.INT, "There is one broker, and it syncs before it acknowledges."),
 }
 """Configs with one possible value: any other would change what the topic promises."""

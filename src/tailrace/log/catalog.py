@@ -94,6 +94,11 @@ class Catalog:
         invariant(self._active, "an open log has an active segment")
         return self._active  # type: ignore[return-value]
 
+    @property
+    def has_unsaved_segments(self) -> bool:
+        """Whether segments have been closed since the last checkpoint."""
+        return len(self.usages) > 1
+
     def enter_segment(self, usage: SegmentUsage) -> None:
         """Close the active segment; batches are appended to this one from now on."""
         if self._active is not None:

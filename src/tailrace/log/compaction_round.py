@@ -84,7 +84,7 @@ class PartitionRound:
     @property
     def has_work(self) -> bool:
         """Whether there may be something to remove."""
-        return self.end > self.start or self.rule.expired_end > 0
+        return self.end > self.start or self.rule.removes_expired
 
     def covers(self, end_offset: int) -> bool:
         """Return whether a batch that ends at this offset is edited."""

@@ -77,6 +77,10 @@ class Compactor:
         self._limits = limits
         self._clock = clock
         self._stats = stats
+        self._counted: set[PartitionId] = set()
+        """Partitions whose bytes were counted again since the start. Before, a crash may have left that half done."""
+        self.has_counted = False
+        """Whether the last run has counted bytes again."""
 
     def run(
         self, rules: Sequence[CompactionRule], compacting: Guard, exclusively: Guard, check_running: Callable[[], None]
@@ -87,6 +91,7 @@ class Compactor:
         checkpoints, too. `check_running` raises when it is time to stop.
         """
         started = self._clock.monotonic()
+        self.has_counted = False
         pause = _Pauses(self._options.compaction_share, check_running)
         results = {rule.partition: CompactionResult(rule.partition, rule.clean_end, 0, 0) for rule in rules}
         waiting = list(rules)
@@ -99,8 +104,11 @@ class Compactor:
                 if index is None or index.is_dropped:
                     waiting = [rule for rule in waiting if rule.partition != partition]
                     continue
-                with exclusively():
-                    self._index_compaction.run(index, found.end)
+                if found.has_work or partition not in self._counted:
+                    with exclusively():
+                        self._index_compaction.run(index, found.end)
+                    self._counted.add(partition)
+                    self.has_counted = True
                 before = results[partition]
                 results[partition] = CompactionResult(
                     partition,

@@ -72,17 +72,25 @@ class Maintenance:
         with self._segments_lock:
             self._clean()
 
-    def compact(self, rules: Sequence[CompactionRule]) -> Sequence[CompactionResult]:
+    def compact(self, rules: Sequence[CompactionRule], should_stop: Callable[[], bool] | None) -> Sequence[CompactionResult]:
         """Compact partitions. Raises `StoreClosedError` when the log is closed meanwhile, `StorageFullError`."""
+
+        def check_running() -> None:
+            self._check_running()
+            if should_stop is not None and should_stop():
+                raise StoreClosedError("the compaction was broken off")
+
         rolled = {rule.partition for rule in rules if rule.rolls}
         with self._compaction_lock:
-            self._check_running()
+            check_running()
             with self._exclusively():
                 self._writer.roll_if(lambda usage, _: usage.holds_any(rolled))
-                self._checkpoint()
-            results = self._compactor.run(rules, self._compacting, self._exclusively, self._check_running)
-            # Saves the new count of bytes.
-            self.checkpoint()
+                if self._catalog.has_unsaved_segments:
+                    self._checkpoint()
+            results = self._compactor.run(rules, self._compacting, self._exclusively, check_running)
+            if self._compactor.has_counted:
+                # Saves the new count of bytes.
+                self.checkpoint()
             return results
 
     @contextmanager

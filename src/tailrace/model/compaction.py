@@ -28,6 +28,8 @@ class CompactionRule(NamedTuple):
     """Records from here on are kept, whatever comes after them. No transaction that began before is open."""
     expired_end: Offset
     """Tombstones and markers of transactions below it are removed. Not above `clean_end`."""
+    removes_expired: bool = True
+    """Whether tombstones and markers are looked for even if there is nothing new to compact."""
     aborted: Sequence[EndedTransaction] = ()
     """The aborted transactions that readers may still ask about. Their markers are kept."""
     rolls: bool = False

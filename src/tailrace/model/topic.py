@@ -15,6 +15,7 @@ from tailrace.model.limits import Limits
 DedupMode = Literal["id", "content"]
 TimestampMode = Literal["create", "append"]
 CompressionMode = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+CleanupPolicy = Literal["delete", "compact", "compact,delete"]
 
 MAX_SECONDS = 100 * 366 * 24 * 3600
 
@@ -34,6 +35,26 @@ class TopicSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether records keep the sender's timestamp or get the time at which they are appended."""
     compression: CompressionMode | None = None
     """The codec with which batches are stored. `None` keeps that of the producer."""
+    cleanup_policy: CleanupPolicy = "delete"
+    """What removes old records: the two limits of retention, compaction, or both. Compaction keeps the last one of each key."""
+    delete_retention_seconds: int = 24 * 3600
+    """How long compaction keeps tombstones, and markers of transactions, after the records before them are removed."""
+    min_compaction_lag_seconds: int = 0
+    """Records that are younger than this are not compacted."""
+    max_compaction_lag_seconds: int | None = None
+    """Records that are older than this are compacted soon, whatever `min_dirty_percent` is. `None` means no such limit."""
+    min_dirty_percent: int = 50
+    """A partition is compacted when at least this part of its bytes has come since the last time."""
+
+    @property
+    def is_compacted(self) -> bool:
+        return self.cleanup_policy != "delete"
+
+    @property
+    def has_retention(self) -> bool:
+        """Whether old records are deleted."""
+        is_limited = self.retention_seconds is not None or self.retention_max_bytes is not None
+        return is_limited and self.cleanup_policy != "compact"
 
 
 class TopicOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,6 +67,11 @@ class TopicOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_message_bytes: int | UnsetType | None = UNSET
     timestamps: TimestampMode | UnsetType = UNSET
     compression: CompressionMode | UnsetType | None = UNSET
+    cleanup_policy: CleanupPolicy | UnsetType = UNSET
+    delete_retention_seconds: int | UnsetType = UNSET
+    min_compaction_lag_seconds: int | UnsetType = UNSET
+    max_compaction_lag_seconds: int | UnsetType | None = UNSET
+    min_dirty_percent: int | UnsetType = UNSET
 
 
 TOPIC_KEYS = b"topic/"
@@ -114,6 +140,18 @@ def check_settings(settings: TopicSettings, limits: Limits) -> None:
     _check_between("retention_max_bytes", settings.retention_max_bytes, 1, (1 << 63) - 1)
     _check_between("dedup_window_seconds", settings.dedup_window_seconds, 1, limits.dedup_window_seconds)
     _check_between("max_message_bytes", settings.max_message_bytes, 1, limits.largest_batch_bytes)
+    _check_between("delete_retention_seconds", settings.delete_retention_seconds, 0, MAX_SECONDS)
+    _check_between("min_compaction_lag_seconds", settings.min_compaction_lag_seconds, 0, MAX_SECONDS)
+    _check_between("max_compaction_lag_seconds", settings.max_compaction_lag_seconds, 1, MAX_SECONDS)
+    _check_between("min_dirty_percent", settings.min_dirty_percent, 0, 100)
+    most, least = settings.max_compaction_lag_seconds, settings.min_compaction_lag_seconds
+    if most is not None and most < least:
+        raise ConfigurationError(f"max_compaction_lag_seconds is {most}, less than min_compaction_lag_seconds ({least})")
+    if settings.is_compacted and settings.dedup == "content":
+        raise ConfigurationError(
+            "a compacted topic can't have dedup = 'content': a value that a key gets back would not be stored, and its last"
+            " record would be a wrong one; use dedup = 'id'"
+        )
 
 
 def _check_between(name: str, value: int | None, least: int, most: int) -> None:

@@ -146,13 +146,16 @@ class Store(Protocol):
     def batch_for_size(self, partition: PartitionId, keep_bytes: int) -> Offset:
         """Return the base offset of the last batch that has at least `keep_bytes` from it to the end, or the start."""
 
-    def compact(self, rules: Sequence[CompactionRule]) -> Sequence[CompactionResult]:
+    def compact(
+        self, rules: Sequence[CompactionRule], should_stop: Callable[[], bool] | None = None
+    ) -> Sequence[CompactionResult]:
         """Remove records that have a later one of the same key, and return what was done in each partition.
 
         Blocks for as long as that takes; any number of readers and writers may go on meanwhile. The store may leave the newest
         batches alone, and always the last one. What is kept has the offset and the cursor that it had. A batch with fewer
         records still takes all of its offsets; between batches that are left there may be offsets without a batch.
 
+        `should_stop` is asked all the time; when it says so, what is done so far counts and `StoreClosedError` is raised.
         Raises `StoreClosedError`, `StorageFullError`.
         """
 

@@ -124,9 +124,11 @@ class EmbeddedStore:
     def batch_for_size(self, partition: PartitionId, keep_bytes: int) -> Offset:
         return Offset(self._lookup.for_size(self._partition(partition), keep_bytes))
 
-    def compact(self, rules: Sequence[CompactionRule]) -> Sequence[CompactionResult]:
+    def compact(
+        self, rules: Sequence[CompactionRule], should_stop: Callable[[], bool] | None = None
+    ) -> Sequence[CompactionResult]:
         self._check_open()
-        return self._log.maintenance.compact(rules)
+        return self._log.maintenance.compact(rules, should_stop)
 
     def has_batch(self, partition: PartitionId, offset: Offset) -> bool:
         index = self._partition(partition)

@@ -2,7 +2,7 @@
 
 import threading
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tailrace.log.compaction_round import PartitionRound
 from tailrace.model.clock import Clock, HybridClock, SystemClock
@@ -168,7 +168,9 @@ class MemoryStore:
                 first = held.base_offset
             return first
 
-    def compact(self, rules: Sequence[CompactionRule]) -> Sequence[CompactionResult]:
+    def compact(
+        self, rules: Sequence[CompactionRule], should_stop: Callable[[], bool] | None = None
+    ) -> Sequence[CompactionResult]:
         return [self._compact(rule) for rule in rules]
 
     def _compact(self, rule: CompactionRule) -> CompactionResult:

@@ -36,6 +36,13 @@ def shown(settings: TopicSettings) -> dict[str, str]:
             TopicSettings(dedup="content", dedup_window_seconds=5),
         ),
         ({"tailrace_dedup": "none"}, TopicSettings()),
+        ({"cleanup_policy": "compact"}, TopicSettings(cleanup_policy="compact")),
+        ({"cleanup_policy": "delete, compact"}, TopicSettings(cleanup_policy="compact,delete")),
+        ({"delete_retention_ms": "1500"}, TopicSettings(delete_retention_seconds=2)),
+        ({"min_compaction_lag_ms": "1"}, TopicSettings(min_compaction_lag_seconds=1)),
+        ({"max_compaction_lag_ms": "60000"}, TopicSettings(max_compaction_lag_seconds=60)),
+        ({"max_compaction_lag_ms": "9223372036854775807"}, TopicSettings()),
+        ({"min_cleanable_dirty_ratio": "0.25"}, TopicSettings(min_dirty_percent=25)),
     ],
 )
 def test_a_config_sets_what_it_names(configs: dict[str, str], expected: TopicSettings) -> None:
@@ -45,8 +52,10 @@ def test_a_config_sets_what_it_names(configs: dict[str, str], expected: TopicSet
 @pytest.mark.parametrize(
     ("name", "value", "why"),
     [
-        ("cleanup.policy", "compact", "can only be 'delete'"),
-        ("cleanup.policy", "compact,delete", "can only be 'delete'"),
+        ("cleanup.policy", "shrink", "not one of delete, compact and compact,delete"),
+        ("cleanup.policy", "", "not one of delete, compact and compact,delete"),
+        ("min.cleanable.dirty.ratio", "half", "not a number from 0 to 1"),
+        ("min.cleanable.dirty.ratio", "nan", "not a number from 0 to 1"),
         ("compression.type", "none", "not one of producer, uncompressed, gzip, snappy, lz4, zstd"),
         ("min.insync.replicas", "2", "can only be '1'"),
         ("retention.ms", "soon", "retention.ms: 'soon' is not a number"),
@@ -69,6 +78,11 @@ def test_what_is_shown_can_be_set_again() -> None:
         max_message_bytes=500,
         timestamps="append",
         compression="none",
+        cleanup_policy="compact,delete",
+        delete_retention_seconds=8,
+        min_compaction_lag_seconds=9,
+        max_compaction_lag_seconds=10,
+        min_dirty_percent=29,
     )
     change = parse_configs(shown(settings).items())
     assert with_options(TopicSettings(), change.options) == settings

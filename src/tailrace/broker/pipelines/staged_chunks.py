@@ -110,6 +110,8 @@ def checked(context: PublishContext, staged: StagedBatch, *, to_reserved: bool =
     read = read_batch_for(live, staged.partition, staged.batch, context.limits, to_reserved=to_reserved)
     if read.header.producer_id != NO_PRODUCER:
         raise InvalidRequestError("staged batches must have no producer id; their marks prevent duplicates")
+    if live.needs_keys:
+        context.checks.check(staged.batch, read.header, needs_keys=True)
     timestamps = staged.oldest_timestamp, read.header.max_timestamp
     now_ms = context.clock.now_ms()
     if live.is_reserved:

@@ -97,7 +97,7 @@ class Appender:
                 return read
             if needs_recompression(read):
                 return read
-            timestamps = context.checks.check_inline(read.batch, read.header)
+            timestamps = context.checks.check_inline(read.batch, read.header, needs_keys=live.needs_keys)
             return read if timestamps is None else checked_batch(read, timestamps, context.clock.now_ms(), context.limits)
         except TailraceError as error:
             return _without_frames(error)
@@ -149,7 +149,7 @@ class Appender:
 
     def _check(self, read: ReadBatch) -> CheckedBatch:
         context = self._context
-        timestamps = context.checks.check(read.batch, read.header)
+        timestamps = context.checks.check(read.batch, read.header, needs_keys=read.live.needs_keys)
         return checked_batch(recompressed(read, context.limits), timestamps, context.clock.now_ms(), context.limits)
 
     def _place_one(self, callback: AppendCallback, adds_partitions: bool, results: Sequence[CheckResult]) -> None:

@@ -15,7 +15,13 @@ from tailrace.broker.producers.publishers import Publishers
 from tailrace.broker.publishing.context import PublishContext
 from tailrace.broker.publishing.dedup import DedupWindows, fingerprint_of_content, fingerprint_of_id
 from tailrace.broker.publishing.snowflake import Snowflakes
-from tailrace.broker.publishing.validation import check_batch_size, check_message, message_id_of, reserved_topic_error
+from tailrace.broker.publishing.validation import (
+    check_batch_size,
+    check_key,
+    check_message,
+    message_id_of,
+    reserved_topic_error,
+)
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.commit import Append, Changes, CommitReceipt
 from tailrace.model.errors import LimitExceededError, TailraceError
@@ -132,6 +138,7 @@ class Publisher:
         if live.is_reserved and not by_server:
             raise reserved_topic_error(live.topic.name)
         check_message(message, now_ms, context.limits)
+        check_key(message.key, live)
         given_id = message_id_of(message, context.limits)
         if given_id is None:
             name = str(self._snowflakes.next())

@@ -157,6 +157,14 @@ def check_message(message: Message, now_ms: int, limits: Limits) -> None:
             raise _too_far_ahead(timestamp, now_ms, limits)
 
 
+def check_key(key: bytes | None, live: LiveTopic) -> None:
+    """Raise `InvalidRecordsError` for a record without a key if the topic is compacted."""
+    if key is None and live.needs_keys:
+        raise InvalidRecordsError(
+            f"the record has no key; topic {live.topic.name!r} is compacted and takes only records with keys"
+        )
+
+
 def message_id_of(message: Message, limits: Limits) -> bytes | None:
     """Return the id that the sender gave to the message, as a field or as a header."""
     named = None
@@ -282,22 +290,23 @@ class RecordChecks:
         self._compiler: threading.Thread | None = None
         self._threads = ThreadPoolExecutor(limits.check_threads, "tailrace-checker")
 
-    def check_inline(self, batch: Buffer, header: BatchHeader) -> TimestampSpan | None:
+    def check_inline(self, batch: Buffer, header: BatchHeader, *, needs_keys: bool = False) -> TimestampSpan | None:
         """Check the records and return their timestamps, or None if the check should run in a thread."""
         if not header.attributes & CODEC_MASK:
             if self._is_compiled:
-                return check_records(batch, header, 0, self._scan)
-            return self._check(batch, header, 0) if header.records <= _INLINE_PLAIN_RECORDS else None
+                return check_records(batch, header, 0, self._scan, needs_keys=needs_keys)
+            return self._check(batch, header, 0, needs_keys) if header.records <= _INLINE_PLAIN_RECORDS else None
         if len(batch) > _INLINE_BYTES or not (self._is_compiled or header.records <= _INLINE_PLAIN_RECORDS):
             return None
         try:
-            return self._check(batch, header, min(_INLINE_DECOMPRESSED_BYTES, self._limits.decompressed_batch_bytes))
+            most_bytes = min(_INLINE_DECOMPRESSED_BYTES, self._limits.decompressed_batch_bytes)
+            return self._check(batch, header, most_bytes, needs_keys)
         except MessageTooLargeError:
             return None
 
-    def check(self, batch: Buffer, header: BatchHeader) -> TimestampSpan:
+    def check(self, batch: Buffer, header: BatchHeader, *, needs_keys: bool = False) -> TimestampSpan:
         """Check the records and return their timestamps. May be called from any thread."""
-        return self._check(batch, header, self._limits.decompressed_batch_bytes)
+        return self._check(batch, header, self._limits.decompressed_batch_bytes, needs_keys)
 
     def in_thread(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
         """Run a call in one of the check threads."""
@@ -310,10 +319,10 @@ class RecordChecks:
         """Return when all calls are done. What they were for is rejected by the closed store."""
         self._threads.shutdown(wait=True)
 
-    def _check(self, batch: Buffer, header: BatchHeader, most_bytes: int) -> TimestampSpan:
+    def _check(self, batch: Buffer, header: BatchHeader, most_bytes: int, needs_keys: bool) -> TimestampSpan:
         if not self._is_compiled:
             self._count_plain(header.records)
-        return check_records(batch, header, most_bytes, self._scan)
+        return check_records(batch, header, most_bytes, self._scan, needs_keys=needs_keys)
 
     def _count_plain(self, records: int) -> None:
         with self._lock:

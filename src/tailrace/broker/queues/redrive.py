@@ -90,7 +90,8 @@ class Redrives:
                     letter = letter or await self._letter(letters, partition, Offset(offset), read)
                 if letter is None:
                     continue
-                if _header(letter, ORIGIN_TOPIC_HEADER) != target.topic.name.encode():
+                is_refused = target.needs_keys and letter.key is None
+                if is_refused or _header(letter, ORIGIN_TOPIC_HEADER) != target.topic.name.encode():
                     left_out += 1
                     continue
                 batch.append((partition, letter))

@@ -97,7 +97,7 @@ class PayloadExpansion:
     """Puts payloads back into the batches that refer to them. May be called from any thread; reads the disk.
 
     Where a payload can't be read, the batches before its record are returned; if there are none, an error names the record. If
-    retention or a deletion took the record in the meantime, the error says that instead.
+    retention, compaction or a deletion took the record in the meantime, the error says that instead.
     """
 
     def __init__(self, store: Store, references: PayloadReferences, limits: Limits) -> None:
@@ -146,7 +146,7 @@ class PayloadExpansion:
             content = self._store.payloads.get(read_payload_reference(batch, self._limits))
         except (LostPayloadError, CorruptBatchError) as error:
             bounds = self._store.bounds(partition)
-            if offset < bounds.start:
+            if offset < bounds.start or not self._store.has_batch(partition, Offset(offset)):
                 raise OffsetOutOfRangeError.of(self._store.topic_names.of(partition), offset, *bounds) from None
             self.lost += 1
             raise LostPayloadError(

@@ -38,6 +38,7 @@ class LiveTopic:
         "max_batch_bytes",
         "messages_in",
         "messages_out",
+        "needs_keys",
         "next_partition",
         "partitions",
         "takes_batches_as_they_are",
@@ -63,6 +64,7 @@ class LiveTopic:
         self.is_reserved = is_reserved(topic.name)
         self.partitions = tuple(PartitionId(topic.id, number) for number in range(topic.partitions))
         self.takes_batches_as_they_are = topic.settings.dedup is None and topic.settings.timestamps == "create"
+        self.needs_keys = topic.settings.is_compacted
         self.max_batch_bytes = topic.settings.max_message_bytes or limits.batch_bytes
         compression = topic.settings.compression
         self.codec = None if compression is None else Compression[compression.upper()]
@@ -78,9 +80,10 @@ class LiveTopic:
 
     def count_out(self, batches: Sequence[Buffer]) -> None:
         """Count consecutive batches of one partition that were sent to a reader."""
-        first = read_header(batches[0])
-        last = read_header(batches[-1])
-        self.messages_out += last.end_offset - first.base_offset
+        if self.needs_keys:
+            self.messages_out += sum(read_header(batch).records for batch in batches)
+        else:
+            self.messages_out += read_header(batches[-1]).end_offset - read_header(batches[0]).base_offset
         self.bytes_out += sum(map(len, batches))
 
 

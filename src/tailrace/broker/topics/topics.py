@@ -359,6 +359,7 @@ class Topics(TopicRegistry):
                 keys.open_transactions_of_topic(topic.id),
                 keys.aborted_of_topic(topic.id),
                 keys.dedup_of_topic(topic.id),
+                keys.compactions_of_topic(topic.id),
                 keys.shares_of_topic(topic.id),
                 keys.redriven_of_topic(topic.id),
             ),

@@ -29,7 +29,7 @@ from tailrace.model.fetch import AtOffset, AtTime, StartAt, StartEdge
 from tailrace.model.ids import RouteId
 from tailrace.model.pipeline import Latency
 from tailrace.model.route import Operation, PayloadMode
-from tailrace.model.topic import CompressionMode, DedupMode, TimestampMode, TopicOptions
+from tailrace.model.topic import CleanupPolicy, CompressionMode, DedupMode, TimestampMode, TopicOptions
 from tailrace.sql.grammar.expressions import expression_text
 from tailrace.sql.grammar.selects import check_condition
 from tailrace.sql.grammar.token_reader import TokenReader
@@ -54,6 +54,8 @@ from tailrace.sql.statements import (
 from tailrace.sql.text_positions import TextPosition, position_at
 
 _TOPIC = "the name of a topic"
+_CHOICES = {"dedup": DedupMode, "timestamps": TimestampMode, "cleanup_policy": CleanupPolicy}
+"""The values of topic options that are texts."""
 _TABLE = "the name of a table"
 _OPERATIONS: dict[str, Operation] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
 

@@ -66,6 +66,11 @@ def _topics(broker: Broker) -> ReadRows:
                 settings.max_message_bytes,
                 settings.timestamps,
                 settings.compression,
+                settings.cleanup_policy,
+                settings.delete_retention_seconds,
+                settings.min_compaction_lag_seconds,
+                settings.max_compaction_lag_seconds,
+                settings.min_dirty_percent,
                 _time(topic.created_ms),
             )
 
@@ -326,6 +331,11 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "max_message_bytes": pa.int64(),
             "timestamps": pa.string(),
             "compression": pa.string(),
+            "cleanup_policy": pa.string(),
+            "delete_retention_seconds": pa.int64(),
+            "min_compaction_lag_seconds": pa.int64(),
+            "max_compaction_lag_seconds": pa.int64(),
+            "min_dirty_percent": pa.int64(),
             "created_at": _TIME,
         },
         _topics,
