@@ -1,6 +1,7 @@
 """Real clients on compacted topics of a real server, which compacts all the time."""
 
 import json
+import random
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
+from tailrace.log.fsck import run_fsck
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
@@ -206,6 +208,40 @@ def test_the_configs_are_shown_and_altered_under_their_names(server: ServerProce
         "SELECT cleanup_policy, delete_retention_seconds, min_dirty_percent FROM system.topics WHERE name = 'by_sql'",
     )["rows"]
     assert rows == [["compact", 60, 10]]
+
+
+def test_a_server_that_is_killed_again_and_again_keeps_the_last_value_of_each_key(tmp_path: Path) -> None:
+    config = tmp_path / "tailrace.toml"
+    config.write_text("[broker]\ncompaction_interval_seconds = 1\ncompaction_roll_seconds = 1\n")
+    moments = random.Random(58)
+    acknowledged: dict[str, int] = {}
+    number = 0
+    for _ in range(4):
+        with ServerProcess(tmp_path / "data", "--config", str(config)) as server:
+            if not number:
+                make(server, "t")
+            producer = Producer({"bootstrap.servers": server.kafka, "enable.idempotence": True, "message.timeout.ms": 60_000})
+
+            def delivered(error: KafkaError | None, message: Any) -> None:
+                if error is None:
+                    key = message.key().decode()
+                    acknowledged[key] = max(acknowledged.get(key, 0), int(message.value()))
+
+            end = time.monotonic() + moments.uniform(2.0, 3.5)
+            while time.monotonic() < end:
+                number += 1
+                producer.produce("t", str(number), f"k{number % 50}", on_delivery=delivered)
+                producer.poll(0.001)
+            server.kill()
+            producer.purge()
+            producer.poll(0)
+    with ServerProcess(tmp_path / "data", "--config", str(config)) as server:
+        found = read(server, "t")
+        assert found == sorted(found)
+        assert len(found) < number
+        last = {key: int(value or 0) for _, key, value in found if key is not None}
+        assert {key: last[key] >= value for key, value in acknowledged.items()} == dict.fromkeys(acknowledged, True)
+    assert not run_fsck(tmp_path / "data").findings
 
 
 def test_what_was_compacted_is_so_after_a_restart(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from tailrace.model.limits import MIB, Limits
 from tailrace.model.stats import StoreStats
 
 _READ_BYTES = 4 * MIB
-_SLICE_SECONDS = 0.002
+_SLICE_SECONDS = 0.001
 """Work between two pauses."""
 _LAST_OFFSET = (1 << 63) - 1
 
@@ -106,7 +106,7 @@ class Compactor:
                     continue
                 if found.has_work or partition not in self._counted:
                     with exclusively():
-                        self._index_compaction.run(index, found.end)
+                        self._index_compaction.run(index, found.end, pause.rest)
                     self._counted.add(partition)
                     self.has_counted = True
                 before = results[partition]
@@ -270,9 +270,14 @@ class _Pauses:
         self._since = time.perf_counter()
 
     def between(self) -> None:
+        """Pause if there was enough work since the last pause. Raises when it is time to stop."""
+        if time.perf_counter() - self._since >= _SLICE_SECONDS:
+            self._check_running()
+            self.rest()
+
+    def rest(self) -> None:
         """Pause if there was enough work since the last pause."""
         worked = time.perf_counter() - self._since
         if worked >= _SLICE_SECONDS:
-            self._check_running()
             time.sleep(worked * self._idle)
             self._since = time.perf_counter()

@@ -9,7 +9,7 @@ segment is taken for empty that is not.
 Removed batches whose offsets are next to each other become one location.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 from tailrace.log.batch_location import BatchLocation
@@ -47,16 +47,20 @@ class IndexCompaction:
         self._segments = segments
         self._lock = lock
 
-    def run(self, index: PartitionIndex, stop: int) -> None:
-        """Count the bytes below the offset `stop` again. All batches below it are in closed segments."""
+    def run(self, index: PartitionIndex, stop: int, rest: Callable[[], None]) -> None:
+        """Count the bytes below the offset `stop` again. All batches below it are in closed segments.
+
+        `rest` is called between pieces of work.
+        """
         above = next((location for location in self._lookup.walk(index, stop) if location.base_offset >= stop), None)
         end = above.bytes_before if above else index.end_bytes
         with self._lock:
             # What is in memory is saved, and is not updated.
             index.forget_before(above.position if above else self._catalog.end.position)
-        self._count_segments(index, stop, end)
+        self._count_segments(index, stop, end, rest)
         killpoint("compact.removed")
         for chunks in self._groups(index, stop):
+            rest()
             old = [location for chunk in chunks for location in chunk]
             new: list[BatchLocation] = []
             for location in reversed(old):
@@ -79,10 +83,11 @@ class IndexCompaction:
                 self._catalog.recount(index)
         killpoint("compact.counted")
 
-    def _count_segments(self, index: PartitionIndex, stop: int, end: int) -> None:
+    def _count_segments(self, index: PartitionIndex, stop: int, end: int, rest: Callable[[], None]) -> None:
         """Tell the segments which bytes of the partition they hold."""
         sizes: dict[Position, int] = {}
         for locations in self._saved.chunks(index.partition, index.start):
+            rest()
             for location in locations:
                 if location.base_offset >= stop:
                     break

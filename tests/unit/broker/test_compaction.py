@@ -5,12 +5,14 @@ import pytest
 from tailrace.broker import keys
 from tailrace.broker.broker import Broker
 from tailrace.broker.compaction import CompactionState, CompactionStep
+from tailrace.broker.reading.reader import cursor_at
 from tailrace.model.consume import PartitionOffset
 from tailrace.model.errors import ConfigurationError, InvalidRecordsError
 from tailrace.model.ids import Cursor, Offset
 from tailrace.model.limits import Limits
 from tailrace.model.record import Message, RawBatch, Record, reference_to
 from tailrace.store.memory import MemoryStore
+from tailrace.wire.batch import read_header
 from tailrace.wire.compression import Compression
 from tailrace.wire.records import encode_batch
 from tests.support.aio import on_loop
@@ -230,6 +232,27 @@ async def test_the_log_has_what_is_left_with_the_cursors_that_it_had() -> None:
         topics = {broker.topics.get(name).partition(0): name for name in ("t.a", "t.b")}
         assert all(cursors[topics[partition], offset] == at for partition, offset, at in found)
         assert [offset for partition, offset, _ in found if topics[partition] == "t.a"] == [26, 27, 28, 29]
+
+
+@on_loop
+async def test_a_cursor_finds_its_record_or_the_next_one_that_is_left() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t", options=COMPACTED)
+        await broker.topics.create("other")
+        for number in range(40):
+            await write(broker, b"%d" % (number * number % 11), b"x")
+            await broker.publisher.publish([Message("other", b"x")])
+        await broker.compaction.run_once()
+        partition = broker.topics.get("t").partition(0)
+        fetched = broker.store.fetch(partition, Offset(0), 1 << 20)
+        left = [
+            (cursor, read_header(batch).base_offset) for batch, cursor in zip(fetched.batches, fetched.cursors, strict=True)
+        ]
+        view = broker.scanner.view("t").partitions[0]
+        for cursor in range(broker.store.end_cursor()):
+            found = view.offset_at_cursor(cursor)
+            assert [offset for _, offset in left if offset >= found] == [offset for at, offset in left if at >= cursor]
+            assert cursor_at(broker.store, partition, Offset(min(found, 39))) >= min(cursor, left[-1][0])
 
 
 @on_loop

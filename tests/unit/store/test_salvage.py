@@ -238,3 +238,20 @@ def test_what_can_not_be_salvaged_is_refused_and_leaves_nothing(tmp_path: Path) 
     with pytest.raises(CorruptionError, match="its topics are unknown"):
         salvage(source, tmp_path / "target", lambda _: None, lambda *_: None)
     assert not (tmp_path / "target").exists()
+
+
+async def fill_compacted(broker: Broker) -> None:
+    await broker.topics.create("compacted", options=options(cleanup_policy="compact"))
+    for number in range(200):
+        publish = [Message("compacted", b"%d" % (number + each) * 50, b"key %d" % (number % 7)) for each in range(3)]
+        await broker.publisher.publish(publish)
+    assert await broker.compaction.run_once() > 100
+
+
+def test_what_a_compaction_has_removed_is_not_lost(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    values = opened(source, work=fill_compacted, segments=SMALL_SEGMENTS)
+    assert len(values["compacted[0]"]) < 300
+    done, left_out = rescue(source, target)
+    assert (left_out, done.lost_records) == ([], 0)
+    assert opened(target) == values
