@@ -1,13 +1,12 @@
 """Real clients on compacted topics of a real server, which compacts all the time."""
 
-import json
 import random
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
@@ -153,14 +152,23 @@ def test_a_record_without_a_key_is_refused(server: ServerProcess, topic: str) ->
     producer = Producer({"bootstrap.servers": server.kafka})
     producer.produce(topic, "a key", "k")
     assert producer.flush(SECONDS) == 0
-    assert read(server, topic) == [(0, "k", "a key")]
+    for path, body in (
+        ("topics/publish", {"messages": [{"topic": topic, "value": "no key"}]}),
+        ("sql", {"sql": f"INSERT INTO \"{topic}\" (value) VALUES ('no key')"}),
+    ):
+        answer = httpx.post(f"{server.url}/api/{path}", json=body)
+        assert answer.status_code == 400, answer.text
+        assert "takes only records with keys" in answer.text
+    assert httpx.post(
+        f"{server.url}/api/sql", json={"sql": f"INSERT INTO \"{topic}\" (key, value) VALUES ('k2', 'v')"}
+    ).is_success
+    assert read(server, topic) == [(0, "k", "a key"), (1, "k2", "v")]
 
 
 def sql(server: ServerProcess, text: str) -> Any:
-    body = json.dumps({"sql": text}).encode()
-    request = urllib.request.Request(f"{server.url}/api/sql", body, {"Content-Type": "application/json"})  # noqa: S310
-    with urllib.request.urlopen(request) as response:  # noqa: S310
-        return json.load(response)
+    answer = httpx.post(f"{server.url}/api/sql", json={"sql": text})
+    assert answer.is_success, answer.text
+    return answer.json()
 
 
 def test_sql_reads_what_is_left(server: ServerProcess, topic: str) -> None:

@@ -32,6 +32,9 @@ from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
 
 _MOST_STEPS = 64
+_ABORTED_SECONDS = 300
+"""How long aborted transactions are remembered at least after their records were removed: a subscriber may still hold these in
+memory and not have asked yet whether they are visible."""
 _MOST_FORGOTTEN = 10_000
 """Aborted transactions of a partition that are forgotten after one compaction."""
 
@@ -223,5 +226,6 @@ class Compaction:
             return []
         after = before.after(result.clean_end, now_ms, rule.expired_end)
         changes: list[tuple[bytes, bytes | None]] = [(keys.compaction_key(partition), msgspec.msgpack.encode(after))]
-        changes += [(key, None) for key in self._aborted.below(partition, rule.expired_end)[:_MOST_FORGOTTEN]]
+        forgotten_end = Offset(min(rule.expired_end, before.expired_end(now_ms, _ABORTED_SECONDS)))
+        changes += [(key, None) for key in self._aborted.below(partition, forgotten_end)[:_MOST_FORGOTTEN]]
         return [(partition, change) for change in changes]

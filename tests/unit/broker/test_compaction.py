@@ -18,6 +18,7 @@ from tailrace.wire.records import encode_batch
 from tests.support.aio import on_loop
 from tests.support.brokers import append, bounds_of, options, raw, running_broker, values_in
 from tests.support.clocks import ManualClock
+from tests.support.transactions import started
 
 DAY_MS = 24 * 3_600_000
 COMPACTED = options(cleanup_policy="compact")
@@ -137,6 +138,35 @@ async def test_retention_and_compaction_work_on_one_topic() -> None:
         assert await broker.retention.run_once() == 4
         assert await keys_and_values(broker, "both") == [(b"c", b"1")]
         assert await keys_and_values(broker, "compact") == [(b"a", b"2"), (b"b", b"1"), (b"b", b"2")]
+
+
+@on_loop
+async def test_what_was_aborted_goes_and_is_forgotten_and_then_its_marker_goes() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        await broker.topics.create("t", options=options(min_dirty_percent=0, delete_retention_seconds=600))
+        producer = await started(broker)
+        await producer.write(0, b"aborted", b"aborted")
+        await producer.abort()
+        await producer.write(0, b"committed")
+        await producer.commit()
+        await broker.topics.alter("t", COMPACTED)
+        partition = broker.topics.get("t").partition(0)
+
+        async def compact_and_look() -> tuple[list[int], int]:
+            await write(broker, b"a", b"x", b"y")
+            await broker.compaction.run_once()
+            batches = broker.store.fetch(partition, Offset(0), 1 << 20).batches
+            markers = [head.base_offset for head in map(read_header, batches) if head.is_control]
+            return markers, len(broker.store.range(keys.aborted_of_partition(partition)))
+
+        assert await compact_and_look() == ([2, 4], 1)
+        assert b"aborted" not in await values_in(broker, "t")
+        clock.advance(599_000)
+        assert await compact_and_look() == ([2, 4], 1)
+        clock.advance(1_000)
+        assert await compact_and_look() == ([2], 0)
+        assert await compact_and_look() == ([], 0)
 
 
 @on_loop
