@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from tailrace.model.errors import LimitExceededError, SqlSyntaxError, UnsupportedSqlError
 from tailrace.model.limits import Limits
+from tailrace.sql.grammar.latest import with_latest
 from tailrace.sql.grammar.lexer import SqlToken, read_tokens
 from tailrace.sql.grammar.postgres import ParsedText, count_nodes, moved, parse_text, tokens_within, unusable
 from tailrace.sql.statements import Query, TextEdit
@@ -76,13 +77,14 @@ def check_condition(condition: str, place: tuple[int, int]) -> None:
 
 def query_of(parsed: ParsedText, text: str, place: tuple[int, int], limits: Limits) -> Query:
     """Return a parsed query. Raises `LimitExceededError` if it is too large."""
-    check_nodes(count_nodes(parsed.tree), place, limits)
+    tree = with_latest(parsed.tree)
+    check_nodes(count_nodes(tree), place, limits)
     return Query(
         text=text,
         line=place[0],
         column=place[1],
         parameters=parsed.parameters,
-        tree=parsed.tree,
+        tree=tree,
         postgres_text=parsed.postgres_text,
         edits=parsed.edits,
     )

@@ -6,6 +6,7 @@ import pytest
 
 from tailrace.broker.broker import Broker
 from tailrace.model.consume import LogEdge
+from tailrace.model.ids import Cursor
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.names import parse_pattern
 from tailrace.model.record import RawBatch, Record
@@ -46,7 +47,7 @@ def of_compacted(found: Sequence[Read]) -> list[Read]:
 async def test_a_subscriber_gets_what_is_left(codec: int) -> None:
     async with running_broker() as broker:
         left = await compacted(broker, codec)
-        for start in (LogEdge.BEGINNING, left[3][0], left[3][0] + 1):
+        for start in (LogEdge.BEGINNING, Cursor(left[3][0]), Cursor(left[3][0] + 1)):
             subscription = broker.subscriptions.subscribe(parse_pattern("t.*", DEFAULT_LIMITS), start)
             found: list[Read] = []
             while not found or found[-1][1] != b"last":
