@@ -154,7 +154,6 @@ class EmbeddedMachine(CompactionMachine):
         self.open_store()
 
     def open_store(self) -> None:
-        # So few keys fit that a partition may take several rounds.
         limits = Limits(tail_cache_bytes=4 * KIB, min_free_bytes=0)
         self.store = EmbeddedStore.open(self.folder / str(self.opened), options=SMALL_PIECES, limits=limits)
 
