@@ -210,8 +210,8 @@ def test_a_topic_is_administered_from_its_beginning_to_its_end(server: ServerPro
     done(admin.create_topics([NewTopic("orders", 3, 1, config={"retention.ms": "60000"})]))
     with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
         done(admin.create_topics([NewTopic("orders", 3, 1)]))
-    with pytest.raises(KafkaException, match=r"INVALID_CONFIG.*compression.type can only be 'producer'"):
-        done(admin.create_topics([NewTopic("compressed", 1, 1, config={"compression.type": "gzip"})]))
+    with pytest.raises(KafkaException, match=r"INVALID_CONFIG.*min.insync.replicas can only be '1'"):
+        done(admin.create_topics([NewTopic("replicated", 1, 1, config={"min.insync.replicas": "2"})]))
     resource = ConfigResource(ResourceType.TOPIC, "orders")
     resource.add_incremental_config(ConfigEntry("retention.bytes", "1000000", incremental_operation=AlterConfigOpType.SET))
     done(admin.incremental_alter_configs([resource]))

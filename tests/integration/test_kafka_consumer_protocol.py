@@ -214,7 +214,7 @@ def test_a_topic_is_read_by_its_alias(place: Place) -> None:
 
 def test_partitions_that_are_added_are_read(place: Place) -> None:
     # A client that looked for its new partition a moment too early looks again after this time.
-    refresh = {"topic__metadata__refresh__interval__ms": 1000}
+    refresh: dict[str, Any] = {"topic__metadata__refresh__interval__ms": 1000}
     with place.consumer(**refresh) as one, place.consumer(**refresh) as other:
         one.until(lambda: share_all(one, other))
         place.admin.create_partitions([NewPartitions(place.topic, PARTITIONS + 2)])[place.topic].result(PATIENCE_SECONDS)

@@ -44,10 +44,10 @@ TYPES = (
 )
 
 OPTIONS = (
-    "alias", "captured_by", "cleanup_policy", "compression", "dedup", "dedup_window_seconds", "delete_retention_seconds",
-    "latency", "max_compaction_lag_seconds", "max_message_bytes", "min_compaction_lag_seconds", "min_dirty_percent",
-    "password_env", "password_file", "payload", "publication", "retention_max_bytes", "retention_seconds", "slot", "snapshot",
-    "tables", "timestamps",
+    "alias", "captured_by", "cleanup_policy", "compact", "compression", "dedup", "dedup_window_seconds",
+    "delete_retention_seconds", "latency", "max_compaction_lag_seconds", "max_message_bytes", "min_compaction_lag_seconds",
+    "min_dirty_percent", "password_env", "password_file", "payload", "publication", "retention_max_bytes",
+    "retention_seconds", "slot", "snapshot", "tables", "timestamps",
 )
 
 FUNCTIONS = ("avg", "coalesce", "count", "lower", "max", "min", "now", "round", "sum", "table_changes", "upper")

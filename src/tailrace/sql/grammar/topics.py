@@ -21,7 +21,7 @@ DESCRIBE [TOPIC | TABLE | VIEW] name
 
 import re
 from datetime import UTC, datetime
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -54,7 +54,12 @@ from tailrace.sql.statements import (
 from tailrace.sql.text_positions import TextPosition, position_at
 
 _TOPIC = "the name of a topic"
-_CHOICES = {"dedup": DedupMode, "timestamps": TimestampMode, "cleanup_policy": CleanupPolicy}
+_CHOICES = {
+    "cleanup_policy": CleanupPolicy,
+    "compression": CompressionMode,
+    "dedup": DedupMode,
+    "timestamps": TimestampMode,
+}
 """The values of topic options that are texts."""
 _TABLE = "the name of a table"
 _OPERATIONS: dict[str, Operation] = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
@@ -79,7 +84,7 @@ def create_topic(reader: TokenReader, text: str) -> Statement:
     if_not_exists = reader.take("IF NOT EXISTS")
     name = reader.name(_TOPIC)
     partitions = reader.integer("the number of partitions") if reader.take("PARTITIONS") else None
-    options = reader.options(_topic_option) if reader.take("WITH") else {}
+    options = _topic_options(reader) if reader.take("WITH") else {}
     reader.expect_end("PARTITIONS, WITH" if partitions is None and not options else "")
     alias = options.pop("alias", None)
     return CreateTopicStatement(
@@ -113,7 +118,7 @@ def alter_topic(reader: TokenReader, text: str, *, source: str, explain: bool = 
         reader.expect_end()
         return DropRouteStatement(text=text, topic=name, route_id=RouteId(number))
     reader.one_of("SET", "ADD SOURCE", "ADD PARTITIONS", "DROP SOURCE", "DROP ROUTE")
-    options = reader.options(_topic_option)
+    options = _topic_options(reader)
     reader.expect_end()
     alias = options.pop("alias", msgspec.UNSET)
     return SetTopicStatement(text=text, name=name, options=TopicOptions(**options), alias=alias)
@@ -172,14 +177,26 @@ def _expressions(reader: TokenReader, source: str) -> list[ExpressionText]:
     return found
 
 
-_CHOICES = {"compression": CompressionMode, "dedup": DedupMode, "timestamps": TimestampMode}
+def _topic_options(reader: TokenReader) -> dict[str, Any]:
+    """Read the options of a topic. `compact` is short for a cleanup policy."""
+    position = reader.position
+    options = reader.options(_topic_option)
+    if "compact" in options:
+        if "cleanup_policy" in options:
+            reader.reject("compact is short for cleanup_policy; remove one of them", position)
+        options["cleanup_policy"] = "compact" if options.pop("compact") else "delete"
+    return options
 
 
 def _topic_option(reader: TokenReader, name: str, position: TextPosition) -> object:
     if name == "alias":
         return None if reader.take("NULL") else reader.string("the alias")
+    if name == "compact":
+        return reader.one_of("TRUE", "FALSE") == "TRUE"
     if name not in TopicOptions.__struct_fields__:
-        reader.reject(f"topics have no option {name!r}; use alias, {', '.join(TopicOptions.__struct_fields__)}", position)
+        reader.reject(
+            f"topics have no option {name!r}; use alias, compact, {', '.join(TopicOptions.__struct_fields__)}", position
+        )
     value = reader.value(f"the value of {name}", str if name in _CHOICES else int)
     if reader.is_placeholder:
         return msgspec.UNSET

@@ -6,7 +6,7 @@ import pytest
 from tailrace.model.errors import SqlError, SqlSyntaxError
 from tailrace.model.fetch import AtOffset, AtTime, StartAt, StartEdge
 from tailrace.model.ids import RouteId
-from tailrace.model.topic import TopicOptions
+from tailrace.model.topic import CleanupPolicy, TopicOptions
 from tailrace.sql.parse import bind, parse
 from tailrace.sql.statements import (
     AckStatement,
@@ -31,6 +31,16 @@ NOON_MS = 1_769_601_600_000
 def only(text: str) -> Statement:
     (statement,) = parse(text)
     return statement
+
+
+@pytest.mark.parametrize(("given", "policy"), [("true", "compact"), ("FALSE", "delete")])
+def test_compact_is_short_for_a_cleanup_policy(given: str, policy: CleanupPolicy) -> None:
+    created = only(f"CREATE TOPIC a WITH (compact = {given}, delete_retention_seconds = 5)")
+    assert isinstance(created, CreateTopicStatement)
+    assert created.options == TopicOptions(cleanup_policy=policy, delete_retention_seconds=5)
+    altered = only(f"ALTER TOPIC a SET (compact = {given})")
+    assert isinstance(altered, SetTopicStatement)
+    assert altered.options == TopicOptions(cleanup_policy=policy)
 
 
 def test_a_topic_is_made_by_its_name() -> None:
@@ -184,6 +194,7 @@ def test_options_may_be_parameters() -> None:
         ("CREATE TOPIC a.", "line 1, column 16: expected the rest of the name of a topic, found the end of the statement"),
         ("CREATE TOPIC a PARTITIONS many", "line 1, column 27: expected the number of partitions, found 'many'"),
         ("CREATE TOPIC a PARTITIONS 1.5", "line 1, column 27: the number of partitions is 1.5; it must be a whole number"),
+        ("CREATE TOPIC a WITH (compact = true, cleanup_policy = 'delete')", "compact is short for cleanup_policy"),
         ("CREATE TOPIC a\nWITH (aliass = 'b')", "line 2, column 7: topics have no option 'aliass'"),
         ("CREATE TOPIC a WITH (alias 'b')", "line 1, column 28: expected =, found \"'b'\""),
         ("CREATE TOPIC a WITH (alias = 'b'", "line 1, column 33: expected , or ), found the end of the statement"),
