@@ -54,7 +54,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     group_consumer_heartbeat_interval_ms: int = 5_000
     """How often such a member is told to send a heartbeat. Kafka's `group.consumer.heartbeat.interval.ms`."""
     topic_pattern_bytes: int = 1_000
-    """Bytes of a regular expression of a Kafka client."""
+    """Bytes of the regular expression of a Kafka client, with its counted repetitions written out."""
     rebalance_timeout_ms: int = 3_600_000
     """How long a rebalance waits for a member. Members that ask for more get this."""
     offset_metadata_bytes: int = 4 * KIB

@@ -95,12 +95,14 @@ class ConsumerGroupCoordinator:
     async def heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
         """Take a heartbeat, with which members also join and leave. Returns when the result is durable."""
         self._check_open()
-        check_group_name(request.group, self._limits)
         check_heartbeat(request)
+        check_group_name(request.group, self._limits)
         if request.epoch in (LEAVING_EPOCH, STATIC_LEAVING_EPOCH):
             group = self._get(request.group)
             result = group.leave(request)
         else:
+            if request.topic_pattern:
+                self._topics.check_pattern(request.topic_pattern)
             version = self._topics.version
             matches = await self._match(request, version)
             self._check_open()
@@ -234,6 +236,8 @@ class ConsumerGroupCoordinator:
 
 def check_heartbeat(request: ConsumerHeartbeat) -> None:
     """Raise if fields are missing or contradict each other."""
+    if not request.group:
+        raise InvalidRequestError("the group id is empty; set group.id")
     if request.epoch < STATIC_LEAVING_EPOCH:
         raise InvalidRequestError(f"a member epoch is -2 or more, not {request.epoch}")
     for name, text in (("instance id", request.instance_id), ("rack id", request.rack_id)):
