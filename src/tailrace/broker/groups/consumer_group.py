@@ -201,8 +201,9 @@ class ConsumerGroup:
     def subscribes_to(self, name: str) -> bool:
         """Return whether a member reads the topic with this name or alias."""
         live = self._topics.find(name)
-        return any(name in member.topic_names for member in self._members.values()) or (
-            live is not None and any(live.topic.uuid in self._matches.get(pattern, ()) for pattern in self.patterns)
+        return any(
+            name in member.topic_names or (live is not None and live.topic.uuid in self._topics_of(member))
+            for member in self._members.values()
         )
 
     def record(self) -> ConsumerGroupRecord:
@@ -345,7 +346,8 @@ class ConsumerGroup:
 
     def _topics_of(self, member: ConsumerMember) -> frozenset[UUID]:
         named = {live.topic.uuid for name in member.topic_names if (live := self._topics.find(name)) is not None}
-        matched = self._matches.get(member.topic_pattern, frozenset())
+        # After a restart nothing is matched before the first heartbeat: what it was to have matched before.
+        matched = self._matches.get(member.topic_pattern, member.target.keys()) if member.topic_pattern else ()
         return frozenset(named | {topic for topic in matched if self._topics.find_by_uuid(topic) is not None})
 
     def _subscribed(self) -> tuple[dict[str, frozenset[UUID]], dict[UUID, int]]:

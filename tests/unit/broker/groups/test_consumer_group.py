@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from tailrace.broker.groups.assignment import is_within, size, together
 from tailrace.model.errors import (
     FencedInstanceError,
     FencedMemberEpochError,
@@ -297,6 +298,25 @@ def test_a_restarted_server_goes_on_where_it_was(owned: Mapping[UUID, frozenset[
     assert it.send("b", 2, owned=owned).assigned is None
     it.send("a", 1, instance="i", owned={topic: numbers(0)})
     assert it.send("b", 2).assigned == {topic: numbers(1)}
+
+
+def test_a_member_that_leaves_a_restarted_server_first_moves_nothing_of_the_others() -> None:
+    it = ConsumerGroupUnderTest()
+    for name in "tuv":
+        it.topics.make(name, 4)
+    for name in "abc":
+        it.join(name, pattern="t|u|v")
+    for _ in range(3):
+        for member in it.group.members:
+            it.send(member.member_id, member.progress.epoch, owned=member.progress.assigned)
+    before = {member.member_id: member.progress.assigned for member in it.group.members}
+    assert all(before.values())
+    it.restart()
+    assert it.group.subscribes_to("u")
+    it.send("c", -1)
+    for member in it.group.members:
+        assert is_within(before[member.member_id], member.target)
+    assert size(together(*(member.target for member in it.group.members))) == 12
 
 
 def test_a_restarted_server_sees_topics_that_changed_while_it_was_down() -> None:
