@@ -165,6 +165,28 @@ async def test_a_pattern_is_matched_against_whole_names_and_follows_new_topics()
         assert (told.member_epoch, assigned(told)) == (2, {first: (0,), later.uuid: (0, 1)})
 
 
+@on_loop
+async def test_a_topic_is_not_missed_that_is_made_while_a_member_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_asker() as asker:
+        await join(asker, subscribed_topic_names=None, subscribed_topic_regex="a.*")
+        run, gate = asker.broker.threads.run, asyncio.Event()
+
+        async def run_late(*call: Any) -> Any:
+            await gate.wait()
+            return await run(*call)
+
+        monkeypatch.setattr(asker.broker.threads, "run", run_late)
+        joining = asyncio.ensure_future(join(asker, "b", subscribed_topic_names=None, subscribed_topic_regex="b.*"))
+        await turns()
+        made = await asker.broker.topics.create("b1")
+        beating = asyncio.ensure_future(heartbeat(asker, "a", 1))
+        await turns()
+        gate.set()
+        joined = await joining
+        assert (await beating).error_code == 0
+        assert assigned(joined) or assigned(await heartbeat(asker, "b", joined.member_epoch)) == {made.uuid: (0,)}
+
+
 @pytest.mark.parametrize(
     ("pattern", "code"),
     [

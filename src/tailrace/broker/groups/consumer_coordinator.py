@@ -159,11 +159,16 @@ class ConsumerGroupCoordinator:
         return group, result
 
     async def _match(self, request: ConsumerHeartbeat, version: int) -> PatternMatches:
-        patterns = {request.topic_pattern} if request.topic_pattern else set()
+        matches: PatternMatches = {}
+        # While it waits, members with other expressions may join.
+        while not (wanted := self._wanted_patterns(request, version)) <= matches.keys():
+            matches = await self._topics.match(wanted)
+        return matches
+
+    def _wanted_patterns(self, request: ConsumerHeartbeat, version: int) -> frozenset[str]:
+        own = frozenset({request.topic_pattern} if request.topic_pattern else ())
         group = self._groups.get_consumer(request.group)
-        if group is not None and group.topics_version != version:
-            patterns |= group.patterns
-        return await self._topics.match(patterns)
+        return own if group is None or group.topics_version == version else own | group.patterns
 
     async def _make_durable(self, group: ConsumerGroup) -> None:
         if group.version == group.saved_version:
