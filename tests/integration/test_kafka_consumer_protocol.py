@@ -253,6 +253,25 @@ def test_a_hand_over_goes_on_after_the_server_was_killed_in_it(place: Place) -> 
             assert len(set(one.records + other.records)) == PARTITIONS
 
 
+def test_what_was_committed_is_not_read_again_when_the_server_and_a_member_were_killed(place: Place) -> None:
+    with place.consumer() as one, place.consumer() as other:
+        one.until(lambda: share_all(one, other))
+        place.produce(3)
+        one.until(lambda: len(one.records) + len(other.records) == 3 * PARTITIONS)
+        for consumer in (one, other):
+            consumer.tell("commit")
+        one.until(lambda: one.last("committed") is not None and other.last("committed") is not None)
+        place.server.kill()
+        place.server.start()
+        place.produce(2)
+        one.until(lambda: len(one.records) + len(other.records) == 5 * PARTITIONS)
+        others = other.owned
+        other.kill()
+        one.until(lambda: len(one.records) == (len(ALL - others) * 5 + len(others) * 2))
+        assert len(set(one.records)) == len(one.records)
+        assert {offset for partition, offset in one.records if partition in others} == {3, 4}
+
+
 def test_a_group_changes_its_protocol_and_keeps_its_offsets_over_a_restart(place: Place) -> None:
     place.produce(2)
     with place.classic() as old:
