@@ -21,6 +21,9 @@ class KafkaScale(msgspec.Struct, frozen=True, kw_only=True):
     load_records: int
     tool_records: int
     """The records that Kafka's own tools send and read."""
+    compacted_bytes: int
+    """The bytes of a topic that is compacted."""
+    compactions: int
     reads: int
     """How often a load is read where reading is measured: once takes only a fifth of a second."""
     one_by_one: int
@@ -206,6 +209,8 @@ FULL = Scale(
         load_bytes=50_000_000,
         load_records=250_000,
         tool_records=1_000_000,
+        compacted_bytes=10_000_000_000,
+        compactions=1,
         reads=5,
         one_by_one=400,
         steady_seconds=2,
@@ -286,6 +291,8 @@ QUICK = msgspec.structs.replace(
         load_bytes=20_000_000,
         load_records=100_000,
         tool_records=500_000,
+        compacted_bytes=1_000_000_000,
+        compactions=2,
         reads=3,
         one_by_one=100,
         steady_seconds=1,

@@ -15,7 +15,7 @@ from bench.client import sdk
 from bench.figures import Section
 from bench.growth import append_cost, connections, topics_and_groups
 from bench.http import querying, requests
-from bench.kafka import footprint, java_tools, latency, throughput
+from bench.kafka import compaction, footprint, java_tools, latency, throughput
 from bench.nats import comparison as nats
 from bench.peers.debezium import debezium_jars
 from bench.peers.kafka import KafkaPeer, NotObtainable, connector_jars, kafka_jars, kafka_tool_jars
@@ -129,6 +129,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "kafka-waiting-synced": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-waiting-synced"]), 25, 65),
     "kafka-footprint": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-footprint"]), 20, 35),
     "kafka-tools": Subject(_with_tools, 60, 150),
+    "compaction": Subject(_alone(compaction.run), 90, 400),
     "nats": Subject(_alone(nats.run_relaxed), 20, 65),
     "nats-synced": Subject(_alone(nats.run_synced), 20, 65),
     "capture": Subject(_beside_debezium(streaming.run), 160, 420),

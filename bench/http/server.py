@@ -27,12 +27,16 @@ _LOOK_SECONDS = 0.05
 
 
 class HttpServer:
-    def __init__(self, folder: Path, durability: Durability) -> None:
+    def __init__(self, folder: Path, durability: Durability, config: str = "") -> None:
         self.name = f"Tailrace, `{durability}`"
         self.http = free_address()
         self.kafka = free_address()
         command = [sys.executable, "-m", "tailrace", "serve", "--data", str(folder / "data"), "--durability", durability]
         command += ["--kafka", str(self.kafka), "--http", str(self.http)]
+        if config:
+            file = folder / "tailrace.toml"
+            file.write_text(config)
+            command += ["--config", str(file)]
         self._process = PeerProcess(command, folder / "said")
 
     def start(self) -> None:
@@ -125,10 +129,10 @@ def exact_cpu_seconds_of(pid: int) -> float:
 
 
 @contextmanager
-def serving(workspace: Workspace, durability: Durability = "fsync") -> Iterator[HttpServer]:
-    """Run a server on a new folder and remove both afterwards."""
+def serving(workspace: Workspace, durability: Durability = "fsync", config: str = "") -> Iterator[HttpServer]:
+    """Run a server on a new folder, with what a configuration file says, and remove both afterwards."""
     with workspace.folder() as folder:
-        server = HttpServer(folder, durability)
+        server = HttpServer(folder, durability, config)
         try:
             server.start()
             yield server
