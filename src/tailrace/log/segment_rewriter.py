@@ -35,7 +35,6 @@ from tailrace.log.segment import (
 )
 from tailrace.log.state import CURSOR, SEGMENT, StateDb
 from tailrace.model.commit import Buffer
-from tailrace.model.errors import TailraceError
 from tailrace.model.ids import PartitionId, Position
 from tailrace.model.killpoint import killpoint
 from tailrace.model.limits import MIB
@@ -49,7 +48,7 @@ EditBatch = Callable[[BatchEntry, Buffer], Buffer | None]
 """Returns what is kept of a batch: the same object if that is all of it, and `None` if it is nothing."""
 
 
-class SegmentGrewError(TailraceError):
+class SegmentGrewError(Exception):
     """The segment would be longer than before, because its batches can't be compressed as well as their producer did."""
 
 

@@ -69,14 +69,15 @@ class ShowHandler:
             retention_seconds=_BIGINT,
             retention_max_bytes=_BIGINT,
             dedup=_TEXT,
+            cleanup_policy=_TEXT,
         )
         rows = []
         for live in self._broker.topics:
             if live.is_reserved:
                 continue
             topic, settings = live.topic, live.topic.settings
-            kept = settings.retention_seconds, settings.retention_max_bytes
-            rows.append((topic.name, topic.alias, topic.partitions, *self._content(live), *kept, settings.dedup))
+            kept = settings.retention_seconds, settings.retention_max_bytes, settings.dedup, settings.cleanup_policy
+            rows.append((topic.name, topic.alias, topic.partitions, *self._content(live), *kept))
         return Result(columns, rows, status=f"SHOW TOPICS {len(rows)}")
 
     def _tables(self) -> Result:

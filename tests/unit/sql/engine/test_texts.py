@@ -34,7 +34,7 @@ async def test_after_an_error_the_rest_is_not_run() -> None:
         assert str(refused.value).startswith("statement 2 of 3, at line 2, column 1: 'a' is the name")
         assert str(refused.value).endswith("(the statement before it took effect; the rest was not run)")
         assert (refused.value.retriable, refused.value.outcome) == (False, "unknown")
-        assert await sql.rows("SHOW TOPICS") == [("a", None, 1, 0, 0, None, None, None)]
+        assert await sql.rows("SHOW TOPICS") == [("a", None, 1, 0, 0, None, None, None, "delete")]
 
 
 @on_loop
