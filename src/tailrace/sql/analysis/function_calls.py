@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from tailrace.sql.analysis.expressions import ExpressionAnalyzer
 
 _ROW_FUNCTIONS = frozenset(("to_jsonb", "to_json", "row_to_json"))
+_ROW_AGGREGATES = {"jsonb_agg": "to_jsonb", "json_agg": "row_to_json"}
+"""The aggregates of whole rows, and what makes JSON of each row."""
 _CURRENT_TIMES = frozenset(("now()", "transaction_timestamp()", "statement_timestamp()", "clock_timestamp()"))
 _ARGUMENT_NAMES = {
     "make_date": ("year", "month", "day"),
@@ -70,9 +72,13 @@ def function_call(analyzer: "ExpressionAnalyzer", fields: Node, scope: Scope) ->
         return value
     if any("NamedArgExpr" in node for node in nodes):
         nodes = _in_order(name, nodes, location)
-    if name in _ROW_FUNCTIONS and len(nodes) == 1 and (row := _whole_row(nodes[0], scope)) is not None:
+    row = _whole_row(nodes[0], scope) if len(nodes) == 1 else None
+    if row is not None and name in _ROW_FUNCTIONS:
         return _row_as_json(analyzer, name, row, location)
-    arguments = analyzer.analyze_all(nodes, scope)
+    if row is not None and name in _ROW_AGGREGATES:
+        arguments: list[Expression] = [_row_as_json(analyzer, _ROW_AGGREGATES[name], row, location)]
+    else:
+        arguments = analyzer.analyze_all(nodes, scope)
     if name in ("json_extract_path", "json_extract_path_text") and arguments and is_json_text(arguments[0]):
         arguments = [as_json(arguments[0]), *arguments[1:]]
     order = [analyzer.sort_key(node["SortBy"], scope) for node in fields.get("agg_order", ())]
@@ -102,6 +108,9 @@ def function_call(analyzer: "ExpressionAnalyzer", fields: Node, scope: Scope) ->
     if found.signature.kind == "w" and "over" not in fields:
         raise AnalysisError(WINDOWING_ERROR, f"window function {name} requires an OVER clause", location)
     coerced, result = analyzer.coerced_arguments(found, arguments)
+    if row is not None and name == "json_agg":
+        # Rows are on lines of their own.
+        found = found._replace(signature=found.signature._replace(key="json_agg(record)"))
     condition = analyzer.condition(fields["agg_filter"], scope, "FILTER") if "agg_filter" in fields else None
     call = Aggregate(
         digits_of_aggregate(found.signature.key, result, coerced),
@@ -181,6 +190,8 @@ def _over(analyzer: "ExpressionAnalyzer", call: Aggregate, fields: Node, scope: 
         raise UnsupportedError("window functions can't be used here", call.location)
     if call.is_distinct:
         raise UnsupportedError("DISTINCT is not implemented for window functions", call.location)
+    if call.order:
+        raise UnsupportedError("aggregate ORDER BY is not implemented for window functions", call.location)
     window = analyzer.queries.window(fields["over"])
     partition = [analyzer.settle(analyzer.analyze(node, scope)) for node in window.get("partitionClause", ())]
     order = [analyzer.sort_key(node["SortBy"], scope) for node in window.get("orderClause", ())]

@@ -202,11 +202,11 @@ JSON_ROWS: dict[str, RowFunction] = {
 }
 
 
-def _listed(*, is_jsonb: bool) -> AggregateTemplate:
+def _listed(*, is_jsonb: bool, separator: str = "', '") -> AggregateTemplate:
     def render(call: AggregateCall) -> str:
         _refuse_distinct(call)
         item = _null_as_json(json_text(call.arguments[0], call.node.arguments[0].type, is_jsonb=is_jsonb))
-        joined = call("string_agg", item, "', '", ordered=True)
+        joined = call("string_agg", item, separator, ordered=True)
         return f"('[' || {joined} || ']')"
 
     return render
@@ -236,6 +236,7 @@ def _refuse_distinct(call: AggregateCall) -> None:
 JSON_AGGREGATES: dict[str, AggregateTemplate] = {
     "jsonb_agg(anyelement)": _listed(is_jsonb=True),
     "json_agg(anyelement)": _listed(is_jsonb=False),
+    "json_agg(record)": _listed(is_jsonb=False, separator="', ' || chr(10) || ' '"),
     "jsonb_object_agg(any, any)": _collected(is_jsonb=True),
     "json_object_agg(any, any)": _collected(is_jsonb=False),
 }

@@ -272,3 +272,9 @@ SELECT string_agg(DISTINCT lower(word), ',' ORDER BY lower(word)) FILTER (WHERE 
 SELECT id, sum(10 / (id - 2)) FILTER (WHERE id <> 2) OVER (ORDER BY id) AS s FROM v ORDER BY id;
 SELECT count(*) FILTER (WHERE random() >= 0) AS c, sum(k + 1) FILTER (WHERE random() >= 0) AS s FROM v;
 SELECT jsonb_object_agg(word, 10 / (id - 2)) FILTER (WHERE id > 2 AND word IS NOT NULL) AS o FROM v;
+SELECT jsonb_agg(t ORDER BY id) AS j FROM (SELECT id, k, word FROM v) AS t;
+SELECT json_agg(t ORDER BY id)::text AS j FROM (SELECT id, k, word FROM v) AS t;
+SELECT k, json_agg(t ORDER BY id) FROM (SELECT id, k, word FROM v) AS t GROUP BY k ORDER BY k;
+SELECT jsonb_agg(t) FILTER (WHERE id > 1000) AS j FROM (SELECT id, k, word FROM v) AS t;
+SELECT json_agg(t ORDER BY id) FILTER (WHERE id < 3) AS j FROM (SELECT id, ts FROM v) AS t;
+SELECT json_agg(t ORDER BY id) OVER () AS j FROM (SELECT id, k FROM v WHERE id < 3) AS t;
