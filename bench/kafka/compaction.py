@@ -197,7 +197,7 @@ def _compactions(server: HttpServer) -> tuple[int, float]:
     """Return how many compactions there were, and how long they took together."""
     text = get(f"{server.url}/metrics", timeout=_ANSWER_SECONDS).text
     count, seconds = (
-        re.search(rf"^{name} (\\S+)$", text, re.MULTILINE)
+        re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
         for name in ("tailrace_compaction_seconds_count", "tailrace_compaction_seconds_sum")
     )
     if count is None or seconds is None:

@@ -174,6 +174,16 @@ def test_records_can_be_trimmed_and_appended_after_a_compaction(store: Store, re
     assert store.size(A0) == sum(map(len, store.fetch(A0, Offset(190), 1 << 20).batches))
 
 
+def test_a_batch_in_whose_middle_the_partition_begins_is_compacted(store: Store, revisit: Callable[[], Store]) -> None:
+    store.commit(Changes(creates=[(A, 2)]))
+    store.commit(Changes(appends=[keyed(A0, (b"k0", b"a"), (b"k1", b"b"), (b"k1", b"c"))]))
+    store.commit(Changes(trims=[(A0, Offset(1))]))
+    for _ in range(2):
+        store.commit(Changes(appends=[keyed(A0, (b"k2", b"d"))]))
+    assert compact(store).clean_end == 4
+    assert [(each.offset, each.value) for each in fetched(revisit(), A0)] == [(2, b"c"), (3, b"d"), (4, b"d")]
+
+
 def test_a_deleted_topic_is_not_compacted(store: Store) -> None:
     filled(store)
     store.commit(Changes(drops=[A]))

@@ -190,4 +190,4 @@ class EmbeddedMachine(CompactionMachine):
 TestMemory = MemoryMachine.TestCase
 TestMemory.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestEmbedded = EmbeddedMachine.TestCase
-TestEmbedded.settings = settings(max_examples=40, stateful_step_count=50, deadline=None)
+TestEmbedded.settings = settings(max_examples=25, stateful_step_count=50, deadline=None)

@@ -182,7 +182,7 @@ class MemoryStore:
             start = max(rule.clean_end, stored.start)
             stop = max(start, min(rule.stop, stored.batches[-1].base_offset))
             found = PartitionRound(rule, PlainLatestOffsets(self._limits.compaction_key_bytes), start, stop, self._limits)
-            found.note([held.batch for held in stored.batches if held.base_offset >= start])
+            found.note([held.batch for held in stored.batches if held.base_offset + held.records > start])
             edits = [
                 (held, found.edited(held.batch) if found.covers(held.base_offset + held.records) else held.batch)
                 for held in stored.batches
