@@ -14,6 +14,7 @@ TableId = NewType("TableId", int)
 RouteId = NewType("RouteId", int)
 ViewId = NewType("ViewId", int)
 SourceId = NewType("SourceId", int)
+ShadowId = NewType("ShadowId", int)
 ProducerId = NewType("ProducerId", int)
 
 
