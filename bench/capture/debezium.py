@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 
 from bench.capture.orders import PUBLICATION, Orders
-from bench.peers.debezium import TUNED, ConnectPeer, connector_settings
+from bench.peers.connect import ConnectPeer
+from bench.peers.debezium import NAME, TUNED, connector_settings, debezium_peer
 from bench.peers.kafka import KafkaPeer
 from bench.workspace import Workspace
 
@@ -27,7 +28,7 @@ _DECODER = msgspec.json.Decoder(_Event)
 
 class DebeziumCapture:
     def __init__(self, connect: ConnectPeer, kafka: KafkaPeer, orders: Orders) -> None:
-        self.name = connect.name
+        self.name = NAME
         self.kafka = kafka.address
         self.topic = f"{_STREAM}.public.orders"
         self._connect = connect
@@ -81,7 +82,7 @@ def debezium_capture(kafka_jars: Path, jars: Path, workspace: Workspace, orders:
         broker_folder = folder / "kafka"
         broker_folder.mkdir()
         kafka = KafkaPeer(kafka_jars, broker_folder, "relaxed")
-        connect = ConnectPeer(jars, folder, kafka.address)
+        connect = debezium_peer(jars, folder, kafka.address)
         try:
             kafka.start()
             connect.start()
