@@ -43,6 +43,8 @@ from tailrace.broker.routes.intake import RouteIntake
 from tailrace.broker.routes.routes import Routes, Snapshots
 from tailrace.broker.routes.routing import Routing
 from tailrace.broker.settings import BrokerSettings
+from tailrace.broker.shadows.cut_over import CutOvers
+from tailrace.broker.shadows.shadows import Shadows
 from tailrace.broker.sources.captured import CapturedTransactions
 from tailrace.broker.sources.snapshots import SourceSnapshots
 from tailrace.broker.sources.sources import Sources
@@ -214,6 +216,11 @@ class Services:
             self.subscriptions,
             self.tables.types.with_route_labels,
         )
+        self.shadows = Shadows(store, self.committer, self.topics, clock, limits)
+        self.cut_overs = CutOvers(
+            store, self.committer, self.topics, self.routes, self.shadows, self.staged_writes.unfinished, clock, limits
+        )
+        self.topics.fence_of = self.cut_overs.fence_of
         self.views = ViewDefinitions(store, self.committer, self.topics, clock, limits)
         self._checkpoints = TableCheckpoints(store, self.committer, self.tables, clock, limits)
         self.changes = ChangeLog(

@@ -38,6 +38,7 @@ class Broker(Services):
         self.views.load()
         self.sources.load()
         self.source_snapshots.load()
+        self.shadows.load()
         self.routes.load()
         self.snapshots.load()
         self.offsets.load()
@@ -53,12 +54,14 @@ class Broker(Services):
         await self.sources.drop_unfinished()
         await drop_old_times(self.store, self.committer)
         self.cluster_id = await load_cluster_id(self.store, self.committer, uuid4)
+        self.cut_overs.start()
         self.snowflakes.start_after(int.from_bytes(self.store.get(keys.MESSAGE_ID_MARK) or b""))
         self.jobs.start()
 
     async def close(self) -> None:
         """Reject new requests, wake those who wait, and return when everything in flight is answered."""
         await self.jobs.close()
+        await self.cut_overs.close()
         await asyncio.to_thread(self.compaction.close)
         self.fetcher.close()
         self.subscriptions.close()

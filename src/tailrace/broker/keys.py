@@ -6,7 +6,7 @@ topic's id first, so that it is deleted with the topic by its prefix.
 
 from struct import Struct
 
-from tailrace.model.ids import Offset, PartitionId, ProducerId, RouteId, SourceId, TableId, TopicId, ViewId
+from tailrace.model.ids import Offset, PartitionId, ProducerId, RouteId, ShadowId, SourceId, TableId, TopicId, ViewId
 from tailrace.model.topic import TOPIC_KEYS
 
 TOPICS = TOPIC_KEYS
@@ -18,6 +18,7 @@ TYPES = b"type/"
 SOURCES = b"source/"
 SOURCE_TABLES = b"source_table/"
 SOURCE_SNAPSHOTS = b"source_snapshot/"
+SHADOWS = b"shadow/"
 SNAPSHOTS = b"snapshot/"
 ROUTE_BLOCKS = b"route_block/"
 _CHECKPOINTS = b"checkpoint/"
@@ -50,6 +51,7 @@ LAST_TOPIC_ID = b"counter/topic"
 LAST_TABLE_ID = b"counter/table"
 LAST_VIEW_ID = b"counter/view"
 LAST_SOURCE_ID = b"counter/source"
+LAST_SHADOW_ID = b"counter/shadow"
 NEXT_PRODUCER_ID = b"counter/producer"
 MESSAGE_ID_MARK = b"counter/message_id"
 
@@ -106,6 +108,10 @@ def source_of_snapshot(key: bytes) -> SourceId:
 
 def source_table_key(table_id: TableId) -> bytes:
     return SOURCE_TABLES + _ID.pack(table_id)
+
+
+def shadow_key(shadow_id: ShadowId) -> bytes:
+    return SHADOWS + _ID.pack(shadow_id)
 
 
 def route_block_key(changes: TopicId) -> bytes:

@@ -24,6 +24,7 @@ from tailrace.http.problems import MEDIA_TYPE, RequestRefusedError, UnexpectedEr
 from tailrace.http.queues import QueueEndpoints
 from tailrace.http.request_guard import CONTENT_TYPE, JSON, RequestGuard
 from tailrace.http.requests import check_query
+from tailrace.http.shadows import ShadowEndpoints
 from tailrace.http.sources import SnapshotEndpoints, SourceEndpoints
 from tailrace.http.sql import sql
 from tailrace.http.statements import SqlExecutor
@@ -91,6 +92,7 @@ def create_litestar_app(
             PipelineEndpoints,
             SourceEndpoints,
             SnapshotEndpoints,
+            ShadowEndpoints,
             BatchEndpoints,
         ],
         dependencies={

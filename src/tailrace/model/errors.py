@@ -132,6 +132,21 @@ class UnknownTopicError(TailraceError):
     retriable = True
 
 
+class FencedTopicError(TailraceError):
+    """The topic takes no records while it is cut over to a Kafka. Try again after a pause: it takes seconds, or is given up."""
+
+    kafka_code = 19
+    http_status = 503
+    retriable = True
+
+
+class CutOverTopicError(TailraceError):
+    """The topic was cut over to a Kafka and takes no records here any more. Send them there."""
+
+    kafka_code = 44
+    http_status = 409
+
+
 class UnknownTopicIdError(UnknownTopicError):
     """There is no topic with this id: it was deleted, and perhaps created again with another id."""
 
@@ -620,6 +635,35 @@ class SourceExistsError(SqlError):
 class SourceFencedError(TailraceError):
     """Another process captures this source."""
 
+    kafka_code = 44
+    http_status = 409
+
+
+class UnknownShadowError(SqlError):
+    """There is no such shadow."""
+
+    default_sqlstate = "42704"
+    http_status = 404
+
+
+class ShadowExistsError(SqlError):
+    """A shadow of that name exists, or one that copies the same topics between the same clusters."""
+
+    default_sqlstate = "42710"
+    http_status = 409
+
+
+class ShadowFencedError(TailraceError):
+    """Another process copies this shadow."""
+
+    kafka_code = 44
+    http_status = 409
+
+
+class ShadowPhaseError(SqlError):
+    """The shadow is in a phase in which this can't be done: a cut-over is under way, was given up, or is done."""
+
+    default_sqlstate = "55000"
     kafka_code = 44
     http_status = 409
 

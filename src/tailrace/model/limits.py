@@ -227,6 +227,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Tables of one source."""
     source_silence_seconds: int = 15
     """How long the capture of a source may be silent before it counts as stopped."""
+    shadows: int = 20
+    shadow_patterns: int = 100
+    """Patterns of topics, and of groups, of one shadow."""
+    shadow_silence_seconds: int = 15
+    """How long the process that copies a shadow may be silent before it counts as stopped."""
+    shadow_fence_silence_seconds: int = 30
+    """How long a command that cuts over may be silent before topics take records again."""
+    shadow_fence_seconds: int = 600
+    """How long topics take no records while they are cut over. Then the cut-over is given up."""
     snapshot_chunk_bytes: int = 32 * MIB
     """Bytes of a table that one task reads at a time."""
     snapshot_claim_seconds: int = 120

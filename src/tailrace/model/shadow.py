@@ -1,15 +1,21 @@
-"""Shadows: topics that a process keeps equal in two clusters, Tailrace and an Apache Kafka, so that their users can move from one to the other.
+"""Shadows: topics that a process keeps equal in two clusters, Tailrace and an Apache Kafka, so that their users can move
+from one to the other.
 
-A shadow `to` Kafka copies topics of this server; a shadow `from` Kafka copies topics of that cluster to this server. The cluster that
-is read is the **origin**, the one that is written is the **target**. The definition is state of the server, whatever the direction. How far
-the copy has come is kept in the target, in the transactions that write the records, and is only reported here.
+A shadow `to` Kafka copies topics of this server; a shadow `from` Kafka copies topics of that cluster to this server. The
+cluster that is read is the **origin**, the one that is written is the **target**. The definition is state of the server,
+whatever the direction. How far the copy has come is kept in the target, in the transactions that write the records, and is
+only reported here.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
 from tailrace.model.ids import ShadowId
+from tailrace.model.limits import Limits
+from tailrace.model.names import TopicPattern, is_reserved, parse_pattern
+from tailrace.model.table import CHANGES_PREFIX
 
 ShadowDirection = Literal["to", "from"]
 """`to` copies topics of this server to Kafka, `from` copies topics of Kafka to this server."""
@@ -20,8 +26,33 @@ LocalProducers = Literal["refuse", "forward"]
 ShadowPhase = Literal["copying", "fenced", "cut over"]
 """`fenced`: a cut-over is under way, and topics take no records here until it is done or given up."""
 ShadowState = Literal["stopped", "starting", "back-filling", "live", "retrying", "failed"]
-"""`back-filling` copies what was there before; `retrying` will pass by itself; `failed` lasts until somebody has done what the advice
-says."""
+"""`back-filling` copies what was there before; `retrying` will pass by itself; `failed` lasts until somebody has done what the
+advice says."""
+
+_KAFKAS_OWN = "__"
+"""How the names of topics begin in which Kafka keeps its own state."""
+
+
+class LostOffsets(msgspec.Struct, frozen=True, array_like=True):
+    """Offsets of the origin that were deleted there before they were copied."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    """The first offset that is still there."""
+    topic_id: str = ""
+    """The id of the topic at the origin, as Kafka writes it. A topic that is made again under its name has another."""
+
+
+class Fence(msgspec.Struct, frozen=True, kw_only=True):
+    """A cut-over that is under way."""
+
+    number: int
+    """Never reused by the shadow. The command that cuts over names it in its requests."""
+    owner: str
+    """Describes the command for people: user, host, process."""
+    since_ms: int
 
 
 class Shadow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -36,7 +67,8 @@ class Shadow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     groups: tuple[str, ...] = ("*",)
     """The groups whose offsets are kept in step: names, with `*` for any characters."""
     settings: dict[str, str] = {}
-    """Settings of librdkafka for the connections to Kafka, none of them secret: `security.protocol`, `sasl.mechanism`, `ssl.ca.location`."""
+    """Settings of librdkafka for the connections to Kafka, none of them secret: `security.protocol`, `sasl.mechanism`,
+    `ssl.ca.location`."""
     user: str | None = None
     password_env: str | None = None
     """The environment variable that holds the password where the copying runs."""
@@ -46,9 +78,46 @@ class Shadow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Bytes of keys and values that are copied in a second at most."""
     copied_by: CopiedBy = "server"
     created_ms: int
+    is_paused: bool = False
+    """Whether nothing is copied until ALTER SHADOW ... RESUME."""
+    skipped: tuple[LostOffsets, ...] = ()
+    """What was lost, and may be left out of the copy: ALTER SHADOW ... SKIP LOST has said so."""
     phase: ShadowPhase = "copying"
     producers: LocalProducers = "refuse"
     """What was chosen for the time after the cut-over."""
+    fence: Fence | None = None
+    """Set while the phase is `fenced`."""
+    fences: int = 0
+    """The number of the last fence."""
+    note: str | None = None
+    """What became of the last cut-over, if it was given up."""
+
+    @property
+    def is_copied(self) -> bool:
+        """Return whether a process should copy now. After a cut-over from Kafka there is nothing left to copy."""
+        return not self.is_paused and not (self.direction == "from" and self.phase == "cut over")
+
+    @property
+    def refuses(self) -> bool:
+        """Return whether topics that were cut over take no records here any more."""
+        return self.direction == "to" and self.phase == "cut over" and self.producers == "refuse"
+
+
+class CopiedTopics:
+    """The topics that a shadow copies."""
+
+    def __init__(self, shadow: Shadow, limits: Limits) -> None:
+        self._patterns: Sequence[TopicPattern] = [parse_pattern(pattern, limits) for pattern in shadow.topics]
+
+    def includes(self, name: str) -> bool:
+        """Return whether the shadow copies the topic of this name.
+
+        Changes of tables are copied if a pattern spells out `_changes`. Kafka's own topics, whose names begin with two
+        underscores, and those of the server are not copied.
+        """
+        if name.startswith(_KAFKAS_OWN) or (is_reserved(name) and not name.startswith(CHANGES_PREFIX)):
+            return False
+        return any(pattern.matches(name) for pattern in self._patterns)
 
 
 class PartitionProgress(msgspec.Struct, frozen=True, array_like=True):
@@ -62,6 +131,10 @@ class PartitionProgress(msgspec.Struct, frozen=True, array_like=True):
     """The end of the partition, of committed records."""
     target_end: int
     """The offset in the target behind the last record that was copied."""
+    topic_id: str = ""
+    """The id of the topic at the origin, as Kafka writes it."""
+    start: int = 0
+    """The first offset of the partition when the copying began."""
 
 
 class ShadowReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -73,11 +146,19 @@ class ShadowReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     advice: str | None = None
     """What to do about it."""
     partitions: tuple[PartitionProgress, ...] = ()
+    """All partitions that are copied, in every report: what is not named is not known any more."""
     records: int = 0
     """Records and bytes of keys and values that were copied since the process was started."""
     bytes: int = 0
+    records_per_second: int = 0
+    """Of the last seconds."""
+    bytes_per_second: int = 0
+    lag_seconds: float | None = None
+    """How long the oldest record that is not copied has been in the origin; 0 if there is none, `None` if it is not known."""
     groups: int = 0
     """Groups whose offsets were set in the target."""
+    lost: tuple[LostOffsets, ...] = ()
+    """What can't be copied any more, and was not accepted as lost."""
     notes: tuple[str, ...] = ()
     """What deserves attention though the copying runs, such as groups of the target that have members of their own."""
 
@@ -93,5 +174,11 @@ class ShadowStatus(msgspec.Struct, frozen=True, kw_only=True):
     shadow: Shadow
     state: ShadowState
     owner: str | None
+    """The process that copies."""
     seen_ms: int
     report: ShadowReport
+
+    @property
+    def notes(self) -> list[str]:
+        """Return what deserves attention: what became of the last cut-over, and what the process that copies says."""
+        return [*(() if self.shadow.note is None else (self.shadow.note,)), *self.report.notes]

@@ -33,6 +33,7 @@ from tailrace.sql.handlers.consume import ConsumeHandler, RedriveHandler
 from tailrace.sql.handlers.copy import CopiedRows, CopyHandler
 from tailrace.sql.handlers.create_table_as import CreateTableAsHandler
 from tailrace.sql.handlers.insert import TopicInsertHandler
+from tailrace.sql.handlers.shadows import ShadowHandler
 from tailrace.sql.handlers.show import ShowHandler
 from tailrace.sql.handlers.sources import SourceHandler
 from tailrace.sql.handlers.tables import TableHandler
@@ -51,6 +52,7 @@ from tailrace.sql.statements import (
     AckStatement,
     AddPartitionsStatement,
     AddRouteStatement,
+    AlterShadowStatement,
     AlterSourceStatement,
     AlterTableStatement,
     AlterTypeStatement,
@@ -59,6 +61,7 @@ from tailrace.sql.statements import (
     CommitStatement,
     ConsumeStatement,
     CreateIndexStatement,
+    CreateShadowStatement,
     CreateSourceStatement,
     CreateTableAsStatement,
     CreateTableStatement,
@@ -68,12 +71,14 @@ from tailrace.sql.statements import (
     DescribeStatement,
     DropIndexStatement,
     DropRouteStatement,
+    DropShadowStatement,
     DropSourceStatement,
     DropTableStatement,
     DropTopicStatement,
     DropTypeStatement,
     DropViewStatement,
     ExplainStatement,
+    PauseShadowStatement,
     Query,
     RedriveStatement,
     ResyncSourceStatement,
@@ -81,6 +86,7 @@ from tailrace.sql.statements import (
     SetPipelineStatement,
     SetTopicStatement,
     ShowStatement,
+    SkipLostStatement,
     SnapshotSourceStatement,
     Statement,
     TruncateStatement,
@@ -119,6 +125,7 @@ class StatementEngine:
         self._consuming = ConsumeHandler(broker, limits)
         showing = ShowHandler(broker)
         sources = SourceHandler(broker)
+        shadows = ShadowHandler(broker)
         views = ViewHandler(broker, queries, limits)
         self._topic_inserts = TopicInsertHandler(broker, queries)
         self._filling = CreateTableAsHandler(broker, tables, queries, limits)
@@ -136,6 +143,11 @@ class StatementEngine:
             SnapshotSourceStatement: sources.snapshot,
             ResyncSourceStatement: sources.resync,
             DropSourceStatement: sources.drop,
+            CreateShadowStatement: shadows.create,
+            AlterShadowStatement: shadows.alter,
+            PauseShadowStatement: shadows.pause,
+            SkipLostStatement: shadows.skip_lost,
+            DropShadowStatement: shadows.drop,
             AckStatement: self._consuming.ack,
             RedriveStatement: RedriveHandler(broker, queries, limits).redrive,
             ShowStatement: showing.show,

@@ -6,14 +6,14 @@ the fast path for INSERTs of plain values.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import msgspec
 
 from tailrace.model.errors import LimitExceededError, SqlSyntaxError
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
-from tailrace.sql.grammar import alter_table, sources, tables, topics
+from tailrace.sql.grammar import alter_table, shadows, sources, tables, topics
 from tailrace.sql.grammar.defined_queries import defines_by_query, drop_view, parse_defined_query
 from tailrace.sql.grammar.explain import explained, without_explain
 from tailrace.sql.grammar.lexer import SqlToken, read_tokens
@@ -125,14 +125,20 @@ def _bound(text: str, line: int, column: int, values: Values) -> Statement:
 def _read(reader: TokenReader, text: str, source: str) -> Statement:
     """Parse a statement that PostgreSQL does not know, chosen by its first keywords."""
     if reader.sees("CREATE"):
-        return _by_object(reader, "CREATE", {"TOPIC": topics.create_topic, "SOURCE": sources.create_source}, text)
+        created = {"TOPIC": topics.create_topic, "SOURCE": sources.create_source, "SHADOW": shadows.create_shadow}
+        return _by_object(reader, "CREATE", created, text)
     if reader.sees("DROP"):
-        return _by_object(reader, "DROP", {"TOPIC": topics.drop_topic, "VIEW": drop_view, "SOURCE": sources.drop_source}, text)
+        dropped = {"TOPIC": topics.drop_topic, "VIEW": drop_view, "SOURCE": sources.drop_source, "SHADOW": shadows.drop_shadow}
+        return _by_object(reader, "DROP", dropped, text)
     if reader.sees("ALTER"):
         alter_topic = partial(topics.alter_topic, source=source)
-        return _by_object(
-            reader, "ALTER", {"TOPIC": alter_topic, "PIPELINE": topics.alter_pipeline, "SOURCE": sources.alter_source}, text
-        )
+        altered: dict[str, Callable[[TokenReader, str], Statement]] = {
+            "TOPIC": alter_topic,
+            "PIPELINE": topics.alter_pipeline,
+            "SOURCE": sources.alter_source,
+            "SHADOW": shadows.alter_shadow,
+        }
+        return _by_object(reader, "ALTER", altered, text)
     if reader.take("EXPLAIN"):
         if not reader.sees("ALTER TOPIC"):
             reader.fail("TOPIC ... ADD SOURCE, the only kind of ALTER that EXPLAIN supports")
@@ -174,7 +180,7 @@ def _transaction(reader: TokenReader, text: str) -> Statement:
 
 
 def _by_object(
-    reader: TokenReader, verb: str, readers: dict[str, Callable[[TokenReader, str], Statement]], text: str
+    reader: TokenReader, verb: str, readers: Mapping[str, Callable[[TokenReader, str], Statement]], text: str
 ) -> Statement:
     for noun, read in readers.items():
         if reader.sees(f"{verb} {noun}"):

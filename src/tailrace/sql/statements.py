@@ -13,6 +13,7 @@ from tailrace.model.fetch import StartAt
 from tailrace.model.ids import RouteId
 from tailrace.model.pipeline import Latency
 from tailrace.model.route import Operation, PayloadMode
+from tailrace.model.shadow import CopiedBy, ShadowDirection
 from tailrace.model.source import CapturedBy, SnapshotMode
 from tailrace.model.table import Column, ColumnType, Table
 from tailrace.model.topic import NO_OPTIONS, TopicOptions
@@ -409,6 +410,50 @@ class DropSourceStatement(Statement, frozen=True, kw_only=True):
     """Whether its slot may stay in the database."""
 
 
+class CreateShadowStatement(Statement, frozen=True, kw_only=True):
+    name: str
+    direction: ShadowDirection
+    bootstrap: str
+    topics: tuple[str, ...]
+    groups: tuple[str, ...] = ("*",)
+    settings: dict[str, str] = {}
+    user: str | None = None
+    password_env: str | None = None
+    password_file: str | None = None
+    throttle_bytes: int | None = None
+    copied_by: CopiedBy = "server"
+    if_not_exists: bool = False
+    is_dry_run: bool = False
+
+
+class AlterShadowStatement(Statement, frozen=True, kw_only=True):
+    """ALTER SHADOW ... SET. What is not set stays as it is."""
+
+    name: str
+    changes: dict[str, Any]
+    """Fields of the shadow."""
+
+
+class PauseShadowStatement(Statement, frozen=True, kw_only=True):
+    """ALTER SHADOW ... PAUSE or RESUME."""
+
+    name: str
+    is_paused: bool
+
+
+class SkipLostStatement(Statement, frozen=True, kw_only=True):
+    """ALTER SHADOW ... SKIP LOST."""
+
+    name: str
+
+
+class DropShadowStatement(Statement, frozen=True, kw_only=True):
+    name: str
+    if_exists: bool = False
+    force: bool = False
+    """Whether topics that were cut over may take records here again."""
+
+
 class SetPipelineStatement(Statement, frozen=True, kw_only=True):
     """ALTER PIPELINE ... SET."""
 
@@ -416,7 +461,7 @@ class SetPipelineStatement(Statement, frozen=True, kw_only=True):
     latency: Latency
 
 
-ShownObjects = Literal["topics", "tables", "views", "routes", "groups", "pipelines", "sources"]
+ShownObjects = Literal["topics", "tables", "views", "routes", "groups", "pipelines", "sources", "shadows"]
 
 
 class ShowStatement(Statement, frozen=True, kw_only=True):

@@ -123,6 +123,10 @@ class StagedWrites:
         """Return whether a write of this writer is in progress or decided."""
         return name in self._running or name in self._decided
 
+    def unfinished(self) -> int:
+        """Return how many large writes to topics were decided and are not done. Those of sources go to changes of tables."""
+        return sum(decided.held is None for decided in self._decided.values())
+
     async def write(
         self, name: str, stages: Sequence[Stage], move: MarkMove, wait_seconds: float, *, is_captured: bool = False
     ) -> StagedPublish | None:

@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from tailrace.broker import keys
+from tailrace.broker.attached_processes import AttachedProcesses
 from tailrace.broker.commits import Change, Committer
 from tailrace.broker.pipelines.staged_chunks import read_mark
 from tailrace.broker.routes.routes import Routes
@@ -65,7 +66,7 @@ class Sources:
         self._limits = limits
         self._by_name: dict[str, Source] = {}
         self._tables: dict[str, SourceTable] = {}
-        self._captures: dict[SourceId, _Capture] = {}
+        self._captures = AttachedProcesses(SourceReport, clock, limits.source_silence_seconds)
         self.changed = asyncio.Event()
         """Set whenever a source is created, altered or dropped."""
         self.databases: SourceDatabases | None = None
@@ -204,7 +205,7 @@ class Sources:
 
         def settled(_: CommitReceipt | None) -> None:
             self._by_name.pop(source.name.lower(), None)
-            self._captures.pop(source.id, None)
+            self._captures.forget(source.id)
             self.changed.set()
 
         changes = Changes(puts=((keys.source_key(source.id), None), (mark, None)))
@@ -255,54 +256,34 @@ class Sources:
 
     def attach(self, source: Source, owner: str) -> int:
         """Note that a process captures the source, and return the epoch that its requests carry."""
-        before = self._captures.get(source.id)
-        # Beyond those that were given before the server was started, which are not known any more.
-        epoch = max(self._clock.now_ms(), 0 if before is None else before.epoch + 1)
-        capture = self._captures[source.id] = _Capture(owner, epoch)
-        self._mark_seen(capture)
-        return capture.epoch
+        return self._captures.attach(source.id, owner)
 
     def check_attached(self, source: Source, epoch: int) -> None:
         """Raise if another process captures the source now."""
-        capture = self._captures.get(source.id)
-        if capture is not None and capture.epoch not in (0, epoch):
-            raise SourceFencedError(f"source {source.name!r} is captured by {capture.owner} now. This process must stop")
+        owner = self._captures.successor(source.id, epoch)
+        if owner is not None:
+            raise SourceFencedError(f"source {source.name!r} is captured by {owner} now. This process must stop")
 
     def report(self, source: Source, epoch: int, owner: str, report: SourceReport) -> None:
         """Take the report of the capture as a heartbeat. After a restart of the server it is the first that is heard of it."""
         self.check_attached(source, epoch)
-        capture = self._captures.setdefault(source.id, _Capture(owner, epoch))
-        capture.owner, capture.epoch = owner, epoch
-        capture.report = report
-        self._mark_seen(capture)
+        self._captures.report(source.id, epoch, owner, report)
 
     def note_exit(self, source: Source, why: str) -> None:
         """Note that the process that captures a source has ended."""
-        capture = self._captures.setdefault(source.id, _Capture("", 0))
-        if capture.report.state not in ("failed", "retrying"):
-            advice = "It is started again by itself. The log of the server has more"
-            capture.report = msgspec.structs.replace(capture.report, state="retrying", error=why, advice=advice)
-        self._mark_seen(capture)
+        self._captures.note_exit(source.id, why)
 
     def statuses(self) -> list[SourceStatus]:
         """Return the status of each source."""
         return [self._status(source) for source in self]
 
     def _status(self, source: Source) -> SourceStatus:
-        capture = self._captures.get(source.id)
-        report = SourceReport(state="stopped") if capture is None else capture.report
-        if capture is not None and self._clock.monotonic() - capture.seen_at > self._limits.source_silence_seconds:
-            report = msgspec.structs.replace(
-                report,
-                state="stopped",
-                error=report.error or f"the capture has not reported for {self._limits.source_silence_seconds} s",
-                advice=report.advice or "Check the process that captures it, and its log",
-            )
+        report, owner, seen_ms = self._captures.status(source.id, "capture")
         return SourceStatus(
             source=source,
             state=report.state,
-            owner=None if capture is None else capture.owner,
-            seen_ms=0 if capture is None else capture.seen_ms,
+            owner=owner,
+            seen_ms=seen_ms,
             position=self.position(source),
             tables=len(self.tables_of(source)),
             report=report,
@@ -348,23 +329,6 @@ class Sources:
         self._by_name[source.name.lower()] = source
         self.changed.set()
         return source
-
-    def _mark_seen(self, capture: "_Capture") -> None:
-        capture.seen_at = self._clock.monotonic()
-        capture.seen_ms = self._clock.now_ms()
-
-
-class _Capture:
-    """The process that captures a source, as far as it is known since the server was started."""
-
-    __slots__ = ("epoch", "owner", "report", "seen_at", "seen_ms")
-
-    def __init__(self, owner: str, epoch: int) -> None:
-        self.owner = owner
-        self.epoch = epoch
-        self.report = SourceReport()
-        self.seen_at = 0.0
-        self.seen_ms = 0
 
 
 def _breakage(before: SourceTable, after: SourceTable, route: Route) -> str | None:

@@ -1,6 +1,6 @@
 """All topics, found by name, alias or id: the settled copy of what the store holds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from uuid import UUID
 
 import msgspec
@@ -10,6 +10,7 @@ from tailrace.model.commit import Buffer
 from tailrace.model.errors import (
     LimitExceededError,
     ReadOnlyTopicError,
+    TailraceError,
     TopicExistsError,
     UnknownPartitionError,
     UnknownTopicError,
@@ -34,6 +35,7 @@ class LiveTopic:
         "codec",
         "dedup_evictions",
         "dedup_hits",
+        "fence",
         "is_reserved",
         "max_batch_bytes",
         "messages_in",
@@ -54,6 +56,8 @@ class LiveTopic:
         self.dedup_hits = 0
         self.dedup_evictions = 0
         self.trimmed_records = 0
+        self.fence: TailraceError | None = None
+        """What is raised for records that would be appended, while a shadow cuts the topic over and after it has."""
         self.next_partition = 0
         """The partition of the next record without a key."""
         self.become(topic, limits)
@@ -98,6 +102,8 @@ class TopicRegistry:
         self._by_id: dict[TopicId, LiveTopic] = {}
         """Hidden topics are only here."""
         self._by_uuid: dict[UUID, LiveTopic] = {}
+        self.fence_of: Callable[[LiveTopic], TailraceError | None] = lambda _: None
+        """Returns the fence of a topic that appears. Set by those who fence topics."""
         self.version = 0
         """Changes whenever a topic is made, changed or deleted."""
 
@@ -188,6 +194,7 @@ class TopicRegistry:
         self.version += 1
         self._store.topic_names.learn(topic)
         self._by_id[topic.id] = live
+        live.fence = self.fence_of(live)
         if topic.is_hidden:
             return
         self._by_name[topic.name] = live

@@ -6,7 +6,7 @@ ALTER SOURCE name SNAPSHOT [TABLE schema.table, ...]
 ALTER SOURCE name RESYNC
 DROP SOURCE [IF EXISTS] name [CASCADE] [FORCE]
 
-Options: tables, snapshot, password_env, password_file, publication, slot, captured_by.
+Options: tables, snapshot, password, password_env, password_file, publication, slot, captured_by.
 """
 
 import re
@@ -14,6 +14,7 @@ from typing import Any, get_args
 from urllib.parse import parse_qs, urlsplit
 
 from tailrace.model.source import CapturedBy, SnapshotMode
+from tailrace.sql.grammar.passwords import PASSWORD_OPTIONS, password_fields, read_password
 from tailrace.sql.grammar.token_reader import TokenReader
 from tailrace.sql.statements import (
     AlterSourceStatement,
@@ -27,7 +28,7 @@ from tailrace.sql.text_positions import TextPosition
 
 _SOURCE = "the name of a source"
 _CHOICES: dict[str, tuple[str, ...]] = {"snapshot": get_args(SnapshotMode), "captured_by": get_args(CapturedBy)}
-_TEXTS = ("password_env", "password_file", "publication", "slot")
+_TEXTS = ("publication", "slot")
 _SLOT = re.compile(r"[a-z0-9_]{1,63}")
 _PATTERN = re.compile(r'[^\s."\\]+\.[^\s."\\]+')
 
@@ -43,9 +44,8 @@ def create_source(reader: TokenReader, text: str) -> Statement:
     options: dict[str, Any] = reader.options(_option) if reader.take("WITH") else {}
     is_dry_run = reader.take("DRY RUN")
     reader.expect_end("" if is_dry_run else "DRY RUN" if options else "WITH, DRY RUN")
-    if "password_env" in options and "password_file" in options:
-        reader.reject("a source has one password; use password_env or password_file")
-    return CreateSourceStatement(text=text, name=name, url=url, if_not_exists=if_not_exists, is_dry_run=is_dry_run, **options)
+    fields = password_fields(reader, options, "a source")
+    return CreateSourceStatement(text=text, name=name, url=url, if_not_exists=if_not_exists, is_dry_run=is_dry_run, **fields)
 
 
 def alter_source(reader: TokenReader, text: str) -> Statement:
@@ -59,9 +59,7 @@ def alter_source(reader: TokenReader, text: str) -> Statement:
     reader.expect("SET")
     options: dict[str, Any] = reader.options(_altered_option)
     reader.expect_end()
-    if "password_env" in options and "password_file" in options:
-        reader.reject("a source has one password; use password_env or password_file")
-    return AlterSourceStatement(text=text, name=name, **options)
+    return AlterSourceStatement(text=text, name=name, **password_fields(reader, options, "a source"))
 
 
 def _snapshot_tables(reader: TokenReader) -> tuple[str, ...]:
@@ -108,14 +106,16 @@ def _altered_option(reader: TokenReader, name: str, position: TextPosition) -> o
         if not reader.is_placeholder:
             _check_url(reader, url)
         return url
-    if name not in ("tables", "password_env", "password_file"):
-        reader.reject(f"option {name!r} of a source can't be altered; use url, tables, password_env or password_file", position)
+    if name not in ("tables", *PASSWORD_OPTIONS):
+        reader.reject(f"option {name!r} of a source can't be altered; use url, tables, {', '.join(PASSWORD_OPTIONS)}", position)
     return _option(reader, name, position)
 
 
 def _option(reader: TokenReader, name: str, position: TextPosition) -> object:
     if name == "tables":
         return _patterns(reader)
+    if name in PASSWORD_OPTIONS:
+        return read_password(reader, name)
     if name in _CHOICES:
         value = reader.string(name)
         if not reader.is_placeholder and value not in _CHOICES[name]:
@@ -126,7 +126,7 @@ def _option(reader: TokenReader, name: str, position: TextPosition) -> object:
         if name == "slot" and not reader.is_placeholder and not _SLOT.fullmatch(value):
             reader.reject(f"{value!r} can't be the name of a slot; use up to 63 small letters, digits and underscores")
         return value
-    known = ", ".join(("tables", *_CHOICES, *_TEXTS))
+    known = ", ".join(("tables", *_CHOICES, *PASSWORD_OPTIONS, *_TEXTS))
     reader.reject(f"sources have no option {name!r}; use one of {known}", position)
 
 

@@ -154,7 +154,7 @@ class TokenReader:
         options: dict[str, Any] = {}
         while True:
             position = self.position
-            name = self.word("the name of an option").lower()
+            name = self.name("the name of an option").lower()
             if name in options:
                 self.reject(f"option {name!r} is set twice; remove one")
             self.expect_sign("=")

@@ -15,7 +15,7 @@ ACK topic GROUP 'g' [PARTITION p] UPTO OFFSET n
 COMMIT topic GROUP 'g' [PARTITION p] UPTO OFFSET n
 REDRIVE DEAD LETTERS OF topic [WHERE condition] [LIMIT n]
 ALTER PIPELINE name SET (latency = 'batch' | 'realtime')
-SHOW TOPICS | TABLES | VIEWS | ROUTES | GROUPS | PIPELINES | SOURCES
+SHOW TOPICS | TABLES | VIEWS | ROUTES | GROUPS | PIPELINES | SOURCES | SHADOWS
 DESCRIBE [TOPIC | TABLE | VIEW] name
 """
 
@@ -75,6 +75,7 @@ _SHOWN: dict[str, ShownObjects] = {
     "GROUPS": "groups",
     "PIPELINES": "pipelines",
     "SOURCES": "sources",
+    "SHADOWS": "shadows",
 }
 _DESCRIBED: dict[str, Literal["topic", "table", "view"]] = {"TOPIC": "topic", "TABLE": "table", "VIEW": "view"}
 

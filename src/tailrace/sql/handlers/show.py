@@ -41,6 +41,7 @@ class ShowHandler:
             "routes": self._routes,
             "pipelines": self._pipelines,
             "sources": self._sources,
+            "shadows": self._shadows,
         }
         return shown[asked.what]()
 
@@ -166,6 +167,22 @@ class ShowHandler:
             for status in self._broker.sources.statuses()
         ]
         return Result(columns, rows, status=f"SHOW SOURCES {len(rows)}")
+
+    def _shadows(self) -> Result:
+        columns = _columns(name=_TEXT, kafka=_TEXT, phase=_TEXT, state=_TEXT, lag=_BIGINT, error=_TEXT, advice=_TEXT)
+        rows = [
+            (
+                status.shadow.name,
+                f"{status.shadow.direction} {status.shadow.bootstrap}",
+                status.shadow.phase,
+                status.state,
+                status.report.lag,
+                status.report.error,
+                status.report.advice,
+            )
+            for status in self._broker.shadows.statuses()
+        ]
+        return Result(columns, rows, status=f"SHOW SHADOWS {len(rows)}")
 
     def _table(self, name: str) -> Result:
         columns = _columns(column=_TEXT, type=_TEXT, nullable=_BOOLEAN, default=_TEXT, primary_key=_INTEGER)
