@@ -120,6 +120,7 @@ class Server:
         from tailrace.kafka.cluster import Cluster
         from tailrace.kafka.listener import KafkaListener
         from tailrace.kafka.metrics import KafkaCollector, Traffic
+        from tailrace.shadow_processes import ShadowProcesses
         from tailrace.sql.lazy_engine import LazySqlEngine
 
         limits = self._limits
@@ -149,17 +150,22 @@ class Server:
             HttpOnDemand(http, serve_http),
             KafkaListener(dispatcher, kafka, traffic, limits, _FINISH_REQUESTS_SECONDS),
         )
-        captures = CaptureProcesses(broker.sources, f"http://{_reachable(http_address)}", self._clock)
+        url = f"http://{_reachable(http_address)}"
+        children = (
+            CaptureProcesses(broker.sources, url, self._clock),
+            ShadowProcesses(broker.shadows, url, status.kafka, broker.cluster_id, self._clock),
+        )
         try:
             for listener in listeners:
                 await listener.start()
-            captures.start()
+            for child in children:
+                child.start()
             self._on_ready(Ready(http_address, kafka_address, opened.seconds, opened.store.stats().replayed_bytes))
             await self._stopping.wait()
         finally:
             # SQL and the broker are closed first: that completes their requests and wakes those that wait, so that the
             # listeners can send all answers before they close their connections.
-            await captures.close()
+            await asyncio.gather(*(child.close() for child in children))
             await sql.close()
             await broker.close()
             await asyncio.gather(*(listener.stop() for listener in listeners))

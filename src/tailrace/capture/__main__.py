@@ -10,7 +10,8 @@ import msgspec
 from tailrace.capture.capture import release_source
 from tailrace.capture.checks import check_source
 from tailrace.capture.failures import CaptureError
-from tailrace.model.source import Source, SourceCheck
+from tailrace.model.connection_check import ConnectionCheck
+from tailrace.model.source import Source
 
 
 def main() -> None:
@@ -20,9 +21,9 @@ def main() -> None:
     else:
         try:
             release_source(source)
-            checks = [SourceCheck("release", "ok", f"the slot {source.slot!r} and the publication are dropped")]
+            checks = [ConnectionCheck("release", "ok", f"the slot {source.slot!r} and the publication are dropped")]
         except CaptureError as error:
-            checks = [SourceCheck("release", "failed", error.message, error.advice)]
+            checks = [ConnectionCheck("release", "failed", error.message, error.advice)]
     sys.stdout.buffer.write(msgspec.json.encode(checks))
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from tailrace.capture.database import LEAST_VERSION, Connection, Database, FoundTable, find_slot, matching_tables
 from tailrace.capture.failures import CaptureError
-from tailrace.model.source import Source, SourceCheck
+from tailrace.model.connection_check import ConnectionCheck
+from tailrace.model.source import Source
 
 _MAX_LISTED = 5
 _ROLE = """
@@ -19,18 +20,18 @@ SELECT current_setting('max_replication_slots')::int, (SELECT count(*) FROM pg_r
 """
 
 
-def check_source(source: Source) -> list[SourceCheck]:
+def check_source(source: Source) -> list[ConnectionCheck]:
     """Return everything that can be said of the database without changing it, in order."""
     try:
         with Database(source).connect() as connection:
             return [
-                SourceCheck("connection", "ok", f"connected to {Database(source).shown_address} as {connection.info.user}"),
+                ConnectionCheck("connection", "ok", f"connected to {Database(source).shown_address} as {connection.info.user}"),
                 *_check_server(connection),
                 *_check_slots(connection, source),
                 *_check_tables(connection, source),
             ]
     except CaptureError as error:
-        return [SourceCheck("connection", "failed", error.message, error.advice)]
+        return [ConnectionCheck("connection", "failed", error.message, error.advice)]
 
 
 def require_capturable(connection: Connection) -> None:
@@ -40,39 +41,39 @@ def require_capturable(connection: Connection) -> None:
             raise CaptureError(check.detail, check.advice, state="failed")
 
 
-def _check_server(connection: Connection) -> Iterator[SourceCheck]:
+def _check_server(connection: Connection) -> Iterator[ConnectionCheck]:
     info = connection.info
     version = info.parameter_status("server_version") or str(info.server_version)
     if info.server_version < LEAST_VERSION:
-        yield SourceCheck("version", "failed", f"the database is PostgreSQL {version}", "Use PostgreSQL 14 or newer")
+        yield ConnectionCheck("version", "failed", f"the database is PostgreSQL {version}", "Use PostgreSQL 14 or newer")
     else:
-        yield SourceCheck("version", "ok", f"PostgreSQL {version}")
+        yield ConnectionCheck("version", "ok", f"PostgreSQL {version}")
     _, _, senders, connected, keep, level = connection.execute(_COUNTS).fetchone() or (0, 0, 0, 0, None, "")
     if level != "logical":
-        yield SourceCheck(
+        yield ConnectionCheck(
             "wal_level",
             "failed",
             f"the database has wal_level = {level}, which does not log what changes",
             "Set wal_level = logical in its configuration (ALTER SYSTEM SET wal_level = 'logical') and restart it",
         )
     else:
-        yield SourceCheck("wal_level", "ok", "wal_level is logical")
+        yield ConnectionCheck("wal_level", "ok", "wal_level is logical")
     may_replicate, is_superuser, by_role = connection.execute(_ROLE).fetchone() or (False, False, False)
     if may_replicate or is_superuser or by_role:
-        yield SourceCheck("replication", "ok", f"{info.user} may replicate")
+        yield ConnectionCheck("replication", "ok", f"{info.user} may replicate")
     else:
-        yield SourceCheck(
+        yield ConnectionCheck(
             "replication",
             "failed",
             f"the user {info.user} has no right to replicate",
             f"Run as an administrator: ALTER ROLE {info.user} REPLICATION",
         )
     if connected >= senders:
-        yield SourceCheck(
+        yield ConnectionCheck(
             "max_wal_senders", "warning", f"{connected} of {senders} WAL senders are in use", "Raise max_wal_senders"
         )
     if keep == "-1":
-        yield SourceCheck(
+        yield ConnectionCheck(
             "max_slot_wal_keep_size",
             "warning",
             "the database keeps the WAL of a slot without a bound while its source is not captured",
@@ -80,41 +81,41 @@ def _check_server(connection: Connection) -> Iterator[SourceCheck]:
         )
 
 
-def _check_slots(connection: Connection, source: Source) -> Iterator[SourceCheck]:
+def _check_slots(connection: Connection, source: Source) -> Iterator[ConnectionCheck]:
     slots, used, *_ = connection.execute(_COUNTS).fetchone() or (0, 0)
     if find_slot(connection, source.slot) is not None:
-        yield SourceCheck(
+        yield ConnectionCheck(
             "slot",
             "failed",
             f"the slot {source.slot!r} exists already in the database",
             "Leave out the option slot, or drop that slot there if nobody needs it: SELECT pg_drop_replication_slot(...)",
         )
     elif used >= slots:
-        yield SourceCheck(
+        yield ConnectionCheck(
             "slot",
             "failed",
             f"all {slots} replication slots of the database are in use",
             "Raise max_replication_slots, or drop slots that nobody uses (pg_replication_slots)",
         )
     else:
-        yield SourceCheck("slot", "ok", f"{used} of {slots} replication slots are in use; {source.slot!r} will be created")
+        yield ConnectionCheck("slot", "ok", f"{used} of {slots} replication slots are in use; {source.slot!r} will be created")
 
 
-def _check_tables(connection: Connection, source: Source) -> Iterator[SourceCheck]:
+def _check_tables(connection: Connection, source: Source) -> Iterator[ConnectionCheck]:
     found = matching_tables(connection, source.tables)
     patterns = ", ".join(source.tables)
     if not found:
-        yield SourceCheck(
+        yield ConnectionCheck(
             "tables",
             "warning",
             f"no table matches {patterns} yet",
             "Tables that are created later are captured from then on. Check the names if they exist already",
         )
     else:
-        yield SourceCheck("tables", "ok", f"{len(found)} match {patterns}: {_listed(found)}")
+        yield ConnectionCheck("tables", "ok", f"{len(found)} match {patterns}: {_listed(found)}")
     without_key = [table for table in found if not table.has_key]
     if without_key:
-        yield SourceCheck(
+        yield ConnectionCheck(
             "primary key",
             "warning",
             f"without a primary key: {_listed(without_key)}. Their events have no key, and all go to one partition",
@@ -123,7 +124,7 @@ def _check_tables(connection: Connection, source: Source) -> Iterator[SourceChec
         )
     partial = [table for table in found if table.identity != "full" and table.has_key]
     if partial:
-        yield SourceCheck(
+        yield ConnectionCheck(
             "replica identity",
             "warning",
             f"only the key of old rows is logged: {_listed(partial)}. Their events have no whole old row",
@@ -134,7 +135,7 @@ def _check_tables(connection: Connection, source: Source) -> Iterator[SourceChec
         may_create = connection.execute("SELECT has_database_privilege(current_database(), 'CREATE')").fetchone()
         if foreign or not (may_create and may_create[0]):
             what = f"does not own {_listed(foreign)}" if foreign else "may not create a publication in this database"
-            yield SourceCheck(
+            yield ConnectionCheck(
                 "publication",
                 "failed",
                 f"the user {connection.info.user} {what}",
@@ -142,20 +143,20 @@ def _check_tables(connection: Connection, source: Source) -> Iterator[SourceChec
                 " the option publication",
             )
         else:
-            yield SourceCheck("publication", "ok", f"{source.publication!r} will be created")
+            yield ConnectionCheck("publication", "ok", f"{source.publication!r} will be created")
     elif connection.execute("SELECT FROM pg_publication WHERE pubname = %s", (source.publication,)).fetchone() is None:
-        yield SourceCheck(
+        yield ConnectionCheck(
             "publication",
             "failed",
             f"the publication {source.publication!r} does not exist",
             "Create it, or leave out the option",
         )
     else:
-        yield SourceCheck("publication", "ok", f"{source.publication!r} exists")
+        yield ConnectionCheck("publication", "ok", f"{source.publication!r} exists")
     if source.snapshot == "initial":
         unreadable = [table for table in found if not table.may_read]
         if unreadable:
-            yield SourceCheck(
+            yield ConnectionCheck(
                 "select",
                 "failed",
                 f"the user {connection.info.user} may not read {_listed(unreadable)}, which the snapshot has to",

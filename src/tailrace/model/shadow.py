@@ -168,6 +168,17 @@ class ShadowReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         return sum(max(0, each.end - each.position) for each in self.partitions)
 
 
+class ShadowToCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """What `python -m tailrace.shadow check` reads. It writes a list of `ConnectionCheck`."""
+
+    shadow: Shadow
+    """Not created yet, so it has no id."""
+    kafka: str
+    """The address of the server's own Kafka listener, as clients reach it."""
+    cluster_id: str
+    """Identifies the server's log to Kafka's clients. A Kafka with this id is the server itself."""
+
+
 class ShadowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A shadow as `system.shadows` shows it."""
 

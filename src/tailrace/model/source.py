@@ -4,7 +4,7 @@ A source is captured by one process at a time, which streams the changes of the 
 **position** is the LSN behind the last transaction that the log has. It moves in the frame that holds the transaction.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -119,15 +119,6 @@ class SourceSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             return False
         read_at = self.done.get(table)
         return table not in self.known if read_at is None else commit_lsn < read_at
-
-
-class SourceCheck(NamedTuple):
-    """One thing that was checked of a database before it is captured."""
-
-    name: str
-    result: Literal["ok", "warning", "failed"]
-    detail: str
-    advice: str = ""
 
 
 class SourceReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -5,7 +5,8 @@ stored. Cut-overs are in `cut_over.py`.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -15,6 +16,7 @@ from tailrace.broker.commits import Change, Committer, StillInFlight
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
+from tailrace.model.connection_check import ConnectionCheck
 from tailrace.model.errors import (
     LimitExceededError,
     ShadowExistsError,
@@ -33,6 +35,13 @@ _NAME_LENGTH = 64
 """It is part of the names of a transactional id and of a group in the target."""
 
 
+class ShadowKafkas(Protocol):
+    """Reaches the Kafkas of shadows."""
+
+    async def check(self, shadow: Shadow) -> Sequence[ConnectionCheck]:
+        """Return what can be said of a Kafka before topics are copied to it, or from it."""
+
+
 class Shadows:
     """All shadows. Used on the event loop."""
 
@@ -47,6 +56,8 @@ class Shadows:
         self._copies = AttachedProcesses(ShadowReport, clock, limits.shadow_silence_seconds)
         self.changed = asyncio.Event()
         """Set whenever a shadow is created, altered or dropped."""
+        self.kafkas: ShadowKafkas | None = None
+        """Set by the server, which starts the processes that reach Kafkas."""
 
     def load(self) -> None:
         """Read the definitions from the store."""

@@ -20,6 +20,7 @@ from tailrace.broker.routes.routes import Routes
 from tailrace.broker.topics.topics import Puts, Topics
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
+from tailrace.model.connection_check import ConnectionCheck
 from tailrace.model.errors import (
     LimitExceededError,
     RoutedError,
@@ -35,7 +36,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.names import check_relation_name, is_reserved, topic_form
 from tailrace.model.pipeline import NO_MARK
 from tailrace.model.route import Route, RouteBlock
-from tailrace.model.source import ALL_TABLES, POSITION, Source, SourceCheck, SourceReport, SourceStatus, SourceTable
+from tailrace.model.source import ALL_TABLES, POSITION, Source, SourceReport, SourceStatus, SourceTable
 from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import CHANGES_PREFIX, Table
 from tailrace.model.topic import Topic, TopicOptions
@@ -45,10 +46,10 @@ from tailrace.store.contract import Store
 class SourceDatabases(Protocol):
     """Reaches the databases of sources."""
 
-    async def check(self, source: Source) -> Sequence[SourceCheck]:
+    async def check(self, source: Source) -> Sequence[ConnectionCheck]:
         """Return what can be said of a database before it is captured."""
 
-    async def release(self, source: Source) -> Sequence[SourceCheck]:
+    async def release(self, source: Source) -> Sequence[ConnectionCheck]:
         """Stop to capture a source, and drop what was created in its database."""
 
 

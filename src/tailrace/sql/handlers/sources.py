@@ -6,9 +6,10 @@ from collections.abc import Sequence
 import msgspec
 
 from tailrace.broker.broker import Broker
+from tailrace.model.connection_check import ConnectionCheck
 from tailrace.model.errors import SqlError, UnsupportedSqlError
 from tailrace.model.ids import SourceId
-from tailrace.model.source import ALL_TABLES, Source, SourceCheck
+from tailrace.model.source import ALL_TABLES, Source
 from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import ColumnType
 from tailrace.sql.results import Result, ResultColumn
@@ -102,7 +103,7 @@ class SourceHandler:
         await sources.drop(asked.name, cascade=asked.cascade)
         return Result(status=f"DROP SOURCE {source.id}")
 
-    async def _checks(self, asked: CreateSourceStatement, source: Source) -> Sequence[SourceCheck]:
+    async def _checks(self, asked: CreateSourceStatement, source: Source) -> Sequence[ConnectionCheck]:
         if source.captured_by == "command" and not asked.is_dry_run:
             # The server may not reach the database at all.
             return ()
@@ -112,7 +113,7 @@ class SourceHandler:
         return await databases.check(source)
 
 
-def _raise_failed(checks: Sequence[SourceCheck], asked: CreateSourceStatement) -> None:
+def _raise_failed(checks: Sequence[ConnectionCheck], asked: CreateSourceStatement) -> None:
     wrong = next((check for check in checks if check.result == "failed"), None)
     if wrong is not None:
         raise SqlError(f"{wrong.detail}. {wrong.advice}", asked.line, asked.column)
