@@ -54,6 +54,7 @@ FAMILIES = {
         "describe_producers",
     ),
     "telemetry": ("get_telemetry_subscriptions", "push_telemetry"),
+    "authentication": ("sasl_handshake", "sasl_authenticate"),
 }
 """The APIs of each module."""
 

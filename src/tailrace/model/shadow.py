@@ -29,6 +29,21 @@ ShadowState = Literal["stopped", "starting", "back-filling", "live", "retrying",
 """`back-filling` copies what was there before; `retrying` will pass by itself; `failed` lasts until somebody has done what the
 advice says."""
 
+CONNECTION_SETTINGS = (
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.endpoint.identification.algorithm",
+    "enable.ssl.certificate.verification",
+    "client.id",
+    "socket.timeout.ms",
+    "socket.connection.setup.timeout.ms",
+)
+"""The settings of connections that a shadow may have. Names and values are those of librdkafka; none of them is secret."""
+
 _KAFKAS_OWN = "__"
 """How the names of topics begin in which Kafka keeps its own state."""
 
@@ -67,8 +82,7 @@ class Shadow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     groups: tuple[str, ...] = ("*",)
     """The groups whose offsets are kept in step: names, with `*` for any characters."""
     settings: dict[str, str] = {}
-    """Settings of librdkafka for the connections to Kafka, none of them secret: `security.protocol`, `sasl.mechanism`,
-    `ssl.ca.location`."""
+    """Values of `CONNECTION_SETTINGS`, for the connections to Kafka."""
     user: str | None = None
     password_env: str | None = None
     """The environment variable that holds the password where the copying runs."""

@@ -16,7 +16,7 @@ from tailrace.model.address import parse_address
 from tailrace.model.errors import ConfigurationError, InvalidPatternError
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.names import parse_pattern
-from tailrace.model.shadow import CopiedBy
+from tailrace.model.shadow import CONNECTION_SETTINGS, CopiedBy
 from tailrace.model.suggestions import did_you_mean
 from tailrace.sql.grammar.passwords import PASSWORD_OPTIONS, password_fields, read_password
 from tailrace.sql.grammar.token_reader import TokenReader
@@ -29,32 +29,6 @@ from tailrace.sql.statements import (
     Statement,
 )
 from tailrace.sql.text_positions import TextPosition
-
-CONNECTION_SETTINGS = (
-    "security.protocol",
-    "sasl.mechanism",
-    "sasl.mechanisms",
-    "sasl.kerberos.service.name",
-    "sasl.kerberos.principal",
-    "sasl.kerberos.keytab",
-    "ssl.ca.location",
-    "ssl.certificate.location",
-    "ssl.key.location",
-    "ssl.crl.location",
-    "ssl.cipher.suites",
-    "ssl.curves.list",
-    "ssl.sigalgs.list",
-    "ssl.endpoint.identification.algorithm",
-    "enable.ssl.certificate.verification",
-    "broker.address.family",
-    "client.id",
-    "client.rack",
-    "message.max.bytes",
-    "socket.keepalive.enable",
-    "socket.timeout.ms",
-    "socket.connection.setup.timeout.ms",
-)
-"""The settings of librdkafka that a shadow may have: those of connections, without those that hold secrets."""
 
 _SHADOW = "the name of a shadow"
 _OPTIONS = ("topics", "groups", "user", *PASSWORD_OPTIONS, "throttle", "copied_by")
@@ -150,7 +124,7 @@ def _option(reader: TokenReader, name: str, position: TextPosition) -> object:
         return _setting(reader, name, position)
     reader.reject(
         f"shadows have no option {name!r}{did_you_mean(name, _OPTIONS)}; use one of {', '.join(_OPTIONS)}, or a setting of"
-        " librdkafka such as security.protocol",
+        " connections such as security.protocol",
         position,
     )
 
