@@ -12,7 +12,7 @@ import pyspark
 
 from tailrace.pipeline.java import find_java
 from tests.support.eventually import eventually
-from tests.support.pipeline import session_members
+from tests.support.logged_process import session_members
 from tests.support.ports import free_port
 
 SPARK_HOME = Path(pyspark.__file__).parent

@@ -16,8 +16,9 @@ from tests.integration.pipeline.chat import all_routed, create_chat, write
 from tests.integration.pipeline.test_up import Addresses
 from tests.support.api import Api
 from tests.support.eventually import eventually
+from tests.support.logged_process import ROOT, session_members
 from tests.support.patience import PATIENCE_SECONDS
-from tests.support.pipeline import ROOT, CommandProcess, session_members
+from tests.support.pipeline import CommandProcess
 from tests.support.ports import free_port
 from tests.support.routed_tables import RoutedTables
 from tests.support.server import ServerProcess

@@ -15,8 +15,9 @@ import pytest
 from tests.integration.pipeline.chat import all_routed, create_chat, write
 from tests.support.api import Api
 from tests.support.eventually import eventually
+from tests.support.logged_process import session_members
 from tests.support.machine import old_java, without_any_java
-from tests.support.pipeline import CommandProcess, session_members
+from tests.support.pipeline import CommandProcess
 from tests.support.routed_tables import RoutedTables
 
 FREE = ("--http", "127.0.0.1:0", "--kafka", "127.0.0.1:0")
