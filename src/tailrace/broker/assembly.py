@@ -220,7 +220,6 @@ class Services:
         self.cut_overs = CutOvers(
             store, self.committer, self.topics, self.routes, self.shadows, self.staged_writes.unfinished, clock, limits
         )
-        self.topics.fence_of = self.cut_overs.fence_of
         self.views = ViewDefinitions(store, self.committer, self.topics, clock, limits)
         self._checkpoints = TableCheckpoints(store, self.committer, self.tables, clock, limits)
         self.changes = ChangeLog(

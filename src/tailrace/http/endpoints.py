@@ -20,7 +20,15 @@ from tailrace.http.health import ServerStatus
 from tailrace.http.monitoring import ServerCollector, create_registry, health, index_page, metrics
 from tailrace.http.openapi import PATH, openapi, parameter_names
 from tailrace.http.pipelines import BatchEndpoints, PipelineEndpoints
-from tailrace.http.problems import MEDIA_TYPE, RequestRefusedError, UnexpectedErrors, error_body, problem_body, too_large
+from tailrace.http.problems import (
+    MEDIA_TYPE,
+    RequestRefusedError,
+    UnexpectedErrors,
+    error_body,
+    error_headers,
+    problem_body,
+    too_large,
+)
 from tailrace.http.queues import QueueEndpoints
 from tailrace.http.request_guard import CONTENT_TYPE, JSON, RequestGuard
 from tailrace.http.requests import check_query
@@ -145,7 +153,7 @@ def exception_handlers(unexpected: UnexpectedErrors, limits: Limits) -> Exceptio
 
 
 def _error_response(_: _Request, error: TailraceError) -> Response[bytes]:
-    return Response(error_body(error), status_code=error.http_status, media_type=MEDIA_TYPE)
+    return Response(error_body(error), status_code=error.http_status, media_type=MEDIA_TYPE, headers=error_headers(error))
 
 
 def _refused_response(_: _Request, error: RequestRefusedError) -> Response[bytes]:

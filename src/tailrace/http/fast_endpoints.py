@@ -8,6 +8,7 @@ requests both ways and holds the responses equal.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -19,7 +20,15 @@ from tailrace.http.consume import OCTET_STREAM, fetch_batches
 from tailrace.http.disconnect import ASGIReceive
 from tailrace.http.health import ServerStatus, health_of, http_status_of
 from tailrace.http.messages import publish_messages
-from tailrace.http.problems import MEDIA_TYPE, RequestRefusedError, UnexpectedErrors, error_body, problem_body, too_large
+from tailrace.http.problems import (
+    MEDIA_TYPE,
+    RequestRefusedError,
+    UnexpectedErrors,
+    error_body,
+    error_headers,
+    problem_body,
+    too_large,
+)
 from tailrace.http.request_guard import JSON, RequestGuard
 from tailrace.http.requests import read_body
 from tailrace.http.responses import ASGIScope, ASGISend, send_held
@@ -28,6 +37,7 @@ from tailrace.model.errors import TailraceError
 from tailrace.model.limits import KIB, Limits
 
 _SQL = "/api/sql"
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _SMALL_BYTES = 16 * KIB
 """A response that does not need to be sent in pieces, nor to hold memory until it is sent."""
 _PLAIN_ACCEPTS = (b"*/*", b"application/json")
@@ -39,6 +49,7 @@ class FastResponse(NamedTuple):
     status: int = 200
     held: ReadAnswer | None = None
     """The memory that it holds, if it may be large."""
+    headers: Mapping[str, str] = _NO_HEADERS
 
 
 FastEndpoint = Callable[[bytes, ASGIReceive], Awaitable[FastResponse]]
@@ -75,7 +86,7 @@ class FastEndpoints:
                 return
             response = await endpoint(body, receive)
         except TailraceError as error:
-            response = FastResponse(error_body(error), MEDIA_TYPE, error.http_status)
+            response = FastResponse(error_body(error), MEDIA_TYPE, error.http_status, headers=error_headers(error))
         except RequestRefusedError as error:
             response = FastResponse(problem_body(error.status, error.detail), MEDIA_TYPE, error.status)
         except Exception as error:  # noqa: BLE001  the top of a request, counted and logged
@@ -147,5 +158,6 @@ def fast_endpoints(
 
 async def send_response(response: FastResponse, send: ASGISend) -> None:
     head = [(b"content-type", response.media_type.encode()), (b"content-length", b"%d" % len(response.body))]
+    head += [(name.encode(), value.encode()) for name, value in response.headers.items()]
     await send({"type": "http.response.start", "status": response.status, "headers": head})
     await send({"type": "http.response.body", "body": response.body})

@@ -19,6 +19,7 @@ PROBLEM_TYPE_PREFIX = "urn:tailrace:error:"
 
 _STATUSES = frozenset(HTTPStatus)
 _RETRIABLE = frozenset((HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.SERVICE_UNAVAILABLE))
+_RETRY_SECONDS = "1"
 _WORD_START = re.compile(r"(?<!^)(?=[A-Z])")
 _log = logging.getLogger("tailrace.http")
 
@@ -48,6 +49,11 @@ def error_body(error: TailraceError) -> bytes:
         "outcome": error.outcome,
     }
     return msgspec.json.encode(body | {member: value for member, value in vars(error).items() if not member.startswith("_")})
+
+
+def error_headers(error: TailraceError) -> dict[str, str]:
+    """Return when the request may be sent again, for an error that will pass by itself."""
+    return {"retry-after": _RETRY_SECONDS} if error.retriable and error.http_status == HTTPStatus.SERVICE_UNAVAILABLE else {}
 
 
 def problem_body(status: int, detail: str, *, outcome: Outcome = "failed") -> bytes:

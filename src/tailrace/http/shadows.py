@@ -1,9 +1,6 @@
 """`GET /api/shadows` lists shadows, which are created in SQL; the other endpoints are for the processes that copy them and
 for the commands that cut over."""
 
-from base64 import urlsafe_b64encode
-from uuid import UUID
-
 from litestar import Controller, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, RawBody
@@ -108,7 +105,7 @@ def _fenced(broker: Broker, shadow: Shadow, limits: Limits) -> FenceResponse:
     partitions = []
     for live, partition in broker.cut_overs.partitions(shadow):
         start, end = broker.store.bounds(partition)
-        partitions.append(FencedPartition(live.topic.name, _kafka_form(live.topic.uuid), partition.number, start, end))
+        partitions.append(FencedPartition(live.topic.name, live.topic.kafka_id, partition.number, start, end))
     return FenceResponse(
         0 if shadow.fence is None else shadow.fence.number,
         partitions,
@@ -117,11 +114,6 @@ def _fenced(broker: Broker, shadow: Shadow, limits: Limits) -> FenceResponse:
         limits.shadow_fence_silence_seconds,
         broker.cut_overs.seconds_left(shadow),
     )
-
-
-def _kafka_form(uuid: UUID) -> str:
-    """Return a UUID as Kafka's tools write it."""
-    return urlsafe_b64encode(uuid.bytes).rstrip(b"=").decode()
 
 
 def _view(status: ShadowStatus) -> ShadowView:

@@ -1,5 +1,6 @@
 """Topics and their settings. Settings that are left out of `TopicOptions` stay as they are."""
 
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Literal
@@ -89,6 +90,11 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int
     is_hidden: bool = False
     """Whether nobody finds it yet, because the table whose changes it holds is still being filled."""
+
+    @property
+    def kafka_id(self) -> str:
+        """Return the UUID as Kafka's tools write it."""
+        return urlsafe_b64encode(self.uuid.bytes).rstrip(b"=").decode()
 
 
 class TopicNames:

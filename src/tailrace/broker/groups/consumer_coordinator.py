@@ -221,8 +221,8 @@ class ConsumerGroupCoordinator:
         return ConsumerGroup(name, self._topics, self._clock, self._limits, lambda: str(self._new_uuid()), epoch=epoch)
 
     def _get(self, name: str) -> ConsumerGroup:
-        group = self._groups.get_consumer(name)
-        if group is None:
+        group = self._groups.find(name)
+        if not isinstance(group, ConsumerGroup):
             raise _not_a_consumer_group(name)
         return group
 

@@ -156,7 +156,18 @@ def is_unwanted(context: PublishContext, staged: StagedBatch) -> bool:
 class PublishChunks(Proposal[StagedPublish]):
     """Publishes some chunks in one frame."""
 
-    __slots__ = ("_check_lease", "_chunks", "_context", "_name", "_placed", "_puts", "_skipped", "_to_reserved", "_windows")
+    __slots__ = (
+        "_check_lease",
+        "_chunks",
+        "_context",
+        "_is_decided",
+        "_name",
+        "_placed",
+        "_puts",
+        "_skipped",
+        "_to_reserved",
+        "_windows",
+    )
 
     def __init__(
         self,
@@ -167,10 +178,12 @@ class PublishChunks(Proposal[StagedPublish]):
         check_lease: Callable[[], None] | None = None,
         puts: Mapping[bytes, bytes | None] | None = None,
         to_reserved: bool = False,
+        is_decided: bool = False,
     ) -> None:
         """`check_lease` raises if another owner has taken over the pipeline; `puts` is state that changes with the frame.
 
-        With `to_reserved`, batches may go to the topics of changes.
+        With `to_reserved`, batches may go to the topics of changes. With `is_decided` they are of a large write that was
+        decided on, which is finished whatever topics were fenced since.
         """
         self._context = context
         self._name = name
@@ -178,6 +191,7 @@ class PublishChunks(Proposal[StagedPublish]):
         self._check_lease = check_lease
         self._puts = puts or {}
         self._to_reserved = to_reserved
+        self._is_decided = is_decided
         self._placed: list[PlacedAppend] = []
         self._windows: DedupWindows | None = None
         self._skipped = 0
@@ -200,6 +214,8 @@ class PublishChunks(Proposal[StagedPublish]):
             for staged in chunk.batches:
                 if not is_unwanted(self._context, staged):
                     batch = checked(self._context, staged, to_reserved=self._to_reserved)
+                    if not self._is_decided:
+                        batch.live.check_takes_records()
                     self._placed.append(place(self._context, draft, windows, batch))
             for move in chunk.moves:
                 put_mark(draft, self._name, move.source, move.after)

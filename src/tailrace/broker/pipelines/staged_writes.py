@@ -228,6 +228,10 @@ class StagedWrites:
         def decide() -> Changes:
             nonlocal decided
             self._release(decided)
+            for partition in partitions:
+                live = self._context.topics.by_id(partition.topic_id)
+                if live is not None:
+                    live.check_takes_records()
             if is_captured:
                 # What is settled was seen; what is in flight may fail, so the first record may get any offset from here on.
                 held = tuple(HeldPartition(*one, self._store.bounds(one).end) for one in partitions)
@@ -283,7 +287,7 @@ class StagedWrites:
             # The part for a topic that is deleted meanwhile is left out.
             batches = [staged._replace(needs=staged.topic_id) for chunk in frame for staged in chunk.batches]
             chunk = StagedChunk([MarkMove(_BATCHES, before, after)], batches)
-            yield PublishChunks(self._context, name, [chunk], to_reserved=is_captured)
+            yield PublishChunks(self._context, name, [chunk], to_reserved=is_captured, is_decided=True)
             killpoint("large.between")
             before = after
         # It moves the mark of batches too, so that it fails if a frame before it has failed.

@@ -13,7 +13,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tailrace.broker.commits import Committer, Draft, Proposal
-from tailrace.broker.publishing.context import AppendCallback, AppendOutcome, PlacedAppend, PublishContext, place
+from tailrace.broker.publishing.context import (
+    AppendCallback,
+    AppendOutcome,
+    PlacedAppend,
+    PublishContext,
+    place,
+    stored_before_fence,
+)
 from tailrace.broker.publishing.dedup import DedupWindows
 from tailrace.broker.publishing.fast_append import FastAppend
 from tailrace.broker.publishing.validation import (
@@ -271,6 +278,8 @@ class AppendBatches(Proposal[list[AppendOutcome]]):
         context = self._context
         live, partition, header = checked.live, checked.partition, checked.header
         base_offset = draft.next_offset(partition)
+        if live.fence is not None:
+            return PlacedAppend(live, None, stored_before_fence(context, draft, checked), NO_TIMESTAMP, header.records)
         sequenced = header.producer_id != NO_PRODUCER
         if sequenced and not header.is_transactional:
             context.transactional_appends.check_plain(header)

@@ -12,12 +12,12 @@ from tailrace.broker.topics.topics import Topics
 from tailrace.broker.transactions.appends import TransactionalAppends
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Append, Buffer
-from tailrace.model.errors import TailraceError
+from tailrace.model.errors import InvariantError, OutOfOrderSequenceError, TailraceError, UnknownProducerError
 from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import Limits
 from tailrace.model.record import NO_TIMESTAMP, Appended, Record
 from tailrace.store.contract import Store
-from tailrace.wire.batch import with_append_time
+from tailrace.wire.batch import NO_PRODUCER, with_append_time
 from tailrace.wire.records import encode_batch
 
 DELETED = Offset(-1)
@@ -114,6 +114,25 @@ def place(context: PublishContext, draft: Draft, windows: DedupWindows, checked:
     append = Append(partition, batch, records, max_timestamp, base_offset, oldest_timestamp)
     draft.append(append)
     return PlacedAppend(live, append, answered_offset, append_time, header.records - records)
+
+
+def stored_before_fence(context: PublishContext, draft: Draft, checked: CheckedBatch) -> Offset:
+    """Return the offset of a batch that was stored before its topic was fenced, for a producer that sends it again.
+
+    Raises the fence for any other, also for one behind a batch that was refused: its sequence would have a gap.
+    """
+    header = checked.header
+    if header.producer_id != NO_PRODUCER:
+        if not header.is_transactional:
+            context.transactional_appends.check_plain(header)
+        try:
+            first = context.producers.find_duplicate(draft, checked.partition, header)
+        except (OutOfOrderSequenceError, UnknownProducerError):
+            first = None
+        if first is not None:
+            return first
+    checked.live.check_takes_records()
+    raise InvariantError(f"topic {checked.live.topic.name!r} is not fenced")
 
 
 def _without_duplicates(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tailrace.broker.commits import Draft, Proposal, StillInFlight
-from tailrace.broker.publishing.context import AppendCallback, AppendOutcome, PublishContext
+from tailrace.broker.publishing.context import AppendCallback, AppendOutcome, PublishContext, stored_before_fence
 from tailrace.broker.publishing.validation import CheckedBatch
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.commit import Append, Changes, CommitReceipt
@@ -99,6 +99,9 @@ class FastAppend(Proposal[None]):
     def _place(self, draft: Draft, checked: CheckedBatch) -> Append | AppendOutcome:
         partition, batch, header = checked.partition, checked.batch, checked.header
         base_offset = draft.next_offset(partition)
+        if checked.live.fence is not None:
+            stored = stored_before_fence(self._context, draft, checked)
+            return Appended(stored, None, NO_TIMESTAMP, header.records, self._context.log_start(partition))
         if header.producer_id != NO_PRODUCER:
             self._context.transactional_appends.check_plain(header)
             producers = self._context.producers

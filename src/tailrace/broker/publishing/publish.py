@@ -241,7 +241,8 @@ class PublishMessages(Proposal[list[Published]]):
         draft = Draft(self._context.store)
         try:
             groups = self._find_places(draft, DedupWindows(self._context.dedup, draft))
-        except StillInFlight:
+        except (StillInFlight, TailraceError):
+            # `decide` finds it again, or not any more.
             return
         encoded = self._context.checks.in_thread(self._encode_groups, groups)
         self._appends = await asyncio.wrap_future(encoded)
@@ -335,6 +336,8 @@ class PublishMessages(Proposal[list[Published]]):
                     places.append(Published(live.topic.name, first.partition, first.offset, None, message_id, True))
                     continue
                 window.remember(fingerprint, partition.number, Offset(offset))
+            if live.fence is not None:
+                raise live.fence.afresh()
             places.append(Published(live.topic.name, partition.number, Offset(offset), None, message_id, False))
             ends[partition] = offset + 1
             group = groups.get(partition)

@@ -44,10 +44,11 @@ class DeadLetterTopics:
         """Dead letters written since the start of the server."""
 
     async def create_for(self, topic: str) -> None:
-        """Create the dead-letter topic of a topic unless it exists."""
+        """Create the dead-letter topic of a topic unless it exists. Raises if it takes no letters now."""
         name = dead_letter_topic(topic, self._context.limits)
         if self._context.topics.find(name) is None:
             await self._context.topics.create(name)
+        self._context.topics.get(name).check_takes_records()
 
     def has_source(self, partition: PartitionId) -> bool:
         """Return whether the topic of this partition exists. Nothing is written for one that is being deleted."""
@@ -56,6 +57,7 @@ class DeadLetterTopics:
     def append(self, draft: Draft, source: PartitionId, letters: Sequence[Record]) -> list[Append]:
         """Put the dead letters of one partition into a draft."""
         live = self._topic_for(source)
+        live.check_takes_records()
         by_partition: dict[PartitionId, list[Record]] = {}
         for letter in letters:
             by_partition.setdefault(partition_by_key(live, letter), []).append(letter)

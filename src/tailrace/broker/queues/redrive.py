@@ -150,6 +150,8 @@ class _PutBack(Proposal[int]):
             if letter.offset not in done[source]:
                 done[source].add(letter.offset)
                 records.setdefault(_partition_for(self._target, letter), []).append(_restored(letter))
+        if records:
+            self._target.check_takes_records()
         self._appends = []
         for partition, restored in records.items():
             append = encode_append(self._target, partition, restored, context.clock.now_ms(), draft)

@@ -307,7 +307,8 @@ class _RoutedChanges:
         if self._subscription is None or cursor < self._next:
             self.close()
             self._subscription = self._subscriptions.subscribe(self._pattern, cursor)
-        self._next = cursor
+        # A decision whose commit has failed comes again, perhaps alone.
+        self._next = Cursor(cursor + 1)
         while True:
             while self._read:
                 name, record = self._read[0]

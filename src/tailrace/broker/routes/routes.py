@@ -255,8 +255,10 @@ class Routes:
         limits = self._limits
         if is_reserved(route.topic_name):
             raise ReservedTopicError(f"{route.topic_name!r} is reserved for the server; no route can lead to it")
-        if self._topics.by_id(route.topic) is None:
+        live = self._topics.by_id(route.topic)
+        if live is None:
             raise UnknownTopicError(f"the topic {route.topic_name!r} was deleted")
+        live.check_takes_records()
         if self._topics.by_id(route.changes) is None:
             raise UnknownTableError(f"the table {route.table_name!r} was dropped")
         there = [*self._in_force.values(), *self._adding.values()]

@@ -37,6 +37,7 @@ from tailrace.model.errors import (
 )
 from tailrace.model.ids import PartitionId, ShadowId
 from tailrace.model.limits import Limits
+from tailrace.model.queue import dead_letter_topic
 from tailrace.model.shadow import Fence, LocalProducers, Shadow
 from tailrace.store.contract import Store
 
@@ -69,9 +70,13 @@ class CutOvers:
         self._open_writes = open_writes
         self._clock = clock
         self._limits = limits
+        topics.fence_of = self.fence_of
+        shadows.on_changed = self.apply
         self._beginning: dict[ShadowId, Shadow] = {}
         """Definitions with fences that are decided and not durable yet."""
         self._deadlines: Deadlines[ShadowId] = Deadlines(clock, self._call_later, self._due)
+        self._latest_ends: dict[ShadowId, int] = {}
+        """When fences end even if their commands are not silent, in milliseconds of the monotonic clock."""
         self._giving_up: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -105,13 +110,18 @@ class CutOvers:
         """Raise if records that are produced here can't be treated like this after a cut-over."""
         if producers == "forward" or shadow.direction == "from":
             return
-        for live in self._fenced_by(shadow):
-            routed = sorted({route.table_name for route in self._routes.of_topic(live.topic.id)})
-            if routed:
-                raise RoutedError(
-                    f"routes from {', '.join(map(repr, routed))} lead to topic {live.topic.name!r}, and could not go on if its"
-                    " records were refused. Use --producers forward, so that they are copied on, or drop the routes"
-                )
+        included = self._shadows.topics_of(shadow)
+        routed: dict[str, set[str]] = {}
+        for route in self._routes:
+            for topic in (route.topic_name, dead_letter_topic(route.topic_name)):
+                if included.includes(topic):
+                    routed.setdefault(topic, set()).add(route.table_name)
+        if routed:
+            topic, tables = min(routed.items())
+            raise RoutedError(
+                f"routes from {', '.join(map(repr, sorted(tables)))} lead to topic {topic!r}, and could not go on if its"
+                " records were refused. Use --producers forward, so that they are copied on, or drop the routes"
+            )
 
     def check_can_fence(self, shadow: Shadow, producers: LocalProducers) -> None:
         """Raise what `fence` would raise."""
@@ -141,9 +151,7 @@ class CutOvers:
             settled()
             self.apply()
 
-        await self._change(decide, lambda: altered, settled, failed)
-        self._set_deadline(altered)
-        return altered
+        return await self._change(decide, lambda: altered, settled, failed)
 
     def renew(self, shadow: Shadow, number: int) -> Shadow:
         """Keep a fence. Raises if it has ended."""
@@ -170,10 +178,8 @@ class CutOvers:
 
     def seconds_left(self, shadow: Shadow) -> int:
         """Return how long the fence of a shadow can be renewed."""
-        if shadow.fence is None:
-            return self._limits.shadow_fence_seconds
-        passed_ms = self._clock.now_ms() - shadow.fence.since_ms
-        return max(0, self._limits.shadow_fence_seconds - max(0, passed_ms) // 1000)
+        end_ms = self._latest_ends.get(shadow.id)
+        return self._limits.shadow_fence_seconds if end_ms is None else max(0, end_ms - self._monotonic_ms()) // 1000
 
     async def finish(self, shadow: Shadow, producers: LocalProducers, number: int | None) -> Shadow:
         """End a cut-over: from now on the topics are those of the target."""
@@ -244,7 +250,6 @@ class CutOvers:
         def settled(_: object) -> Shadow:
             on_settled()
             shadow = self._shadows.enter(altered())
-            self.apply()
             self._set_deadline(shadow)
             return shadow
 
@@ -268,10 +273,16 @@ class CutOvers:
 
     def _set_deadline(self, shadow: Shadow) -> None:
         if shadow.fence is None:
+            self._latest_ends.pop(shadow.id, None)
             self._deadlines.set(shadow.id, None)
-        else:
-            seconds = min(self._limits.shadow_fence_silence_seconds, self.seconds_left(shadow))
-            self._deadlines.set(shadow.id, round((self._clock.monotonic() + seconds) * 1000))
+            return
+        now_ms = self._monotonic_ms()
+        passed_ms = max(0, self._clock.now_ms() - shadow.fence.since_ms)
+        latest_ms = self._latest_ends.setdefault(shadow.id, now_ms + 1000 * self._limits.shadow_fence_seconds - passed_ms)
+        self._deadlines.set(shadow.id, min(latest_ms, now_ms + 1000 * self._limits.shadow_fence_silence_seconds))
+
+    def _monotonic_ms(self) -> int:
+        return round(self._clock.monotonic() * 1000)
 
     def _due(self, shadow_id: ShadowId) -> None:
         shadow = next((one for one in self._shadows if one.id == shadow_id), None)
@@ -284,7 +295,7 @@ class CutOvers:
         return self._committer.loop.call_later(seconds, callback)
 
     async def _end_overdue(self, shadow: Shadow, fence: Fence) -> None:
-        is_silent = self.seconds_left(shadow) > 0
+        is_silent = self._monotonic_ms() < self._latest_ends.get(shadow.id, 0)
         seconds = self._limits.shadow_fence_silence_seconds if is_silent else self._limits.shadow_fence_seconds
         why = f"the command was not heard of for {seconds} s" if is_silent else f"it was not done within {seconds} s"
         note = f"the cut-over by {fence.owner} was given up: {why}. Topics take records again"
@@ -294,7 +305,7 @@ class CutOvers:
             return
         except TailraceError as error:
             _log.warning("the fence of shadow %r can't be ended now: %s", shadow.name, error)
-            self._deadlines.set(shadow.id, round((self._clock.monotonic() + _AGAIN_SECONDS) * 1000))
+            self._deadlines.set(shadow.id, self._monotonic_ms() + 1000 * _AGAIN_SECONDS)
         else:
             _log.warning("shadow %r: %s", shadow.name, note)
 

@@ -56,6 +56,8 @@ class Shadows:
         self._copies = AttachedProcesses(ShadowReport, clock, limits.shadow_silence_seconds)
         self.changed = asyncio.Event()
         """Set whenever a shadow is created, altered or dropped."""
+        self.on_changed: Callable[[], None] = lambda: None
+        """Called when a definition has changed. Set by those who fence topics."""
         self.kafkas: ShadowKafkas | None = None
         """Set by the server, which starts the processes that reach Kafkas."""
 
@@ -157,7 +159,7 @@ class Shadows:
             self._by_name.pop(shadow.name.lower(), None)
             self._topics_of.pop(shadow.id, None)
             self._copies.forget(shadow.id)
-            self.changed.set()
+            self._notify()
             return shadow
 
         return await self._committer.submit(Change(decide, settled))
@@ -166,7 +168,7 @@ class Shadows:
         """Take a definition that is durable."""
         self._by_name[shadow.name.lower()] = shadow
         self._topics_of[shadow.id] = CopiedTopics(shadow, self._limits)
-        self.changed.set()
+        self._notify()
         return shadow
 
     def attach(self, shadow: Shadow, owner: str) -> int:
@@ -195,6 +197,10 @@ class Shadows:
     def statuses(self) -> list[ShadowStatus]:
         """Return the status of each shadow."""
         return [self.status(shadow) for shadow in self]
+
+    def _notify(self) -> None:
+        self.on_changed()
+        self.changed.set()
 
     def _check_patterns(self, shadow: Shadow) -> None:
         """Raise unless all patterns are legal, and no more than the limit allows."""

@@ -57,7 +57,8 @@ class LiveTopic:
         self.dedup_evictions = 0
         self.trimmed_records = 0
         self.fence: TailraceError | None = None
-        """What is raised for records that would be appended, while a shadow cuts the topic over and after it has."""
+        """Raised, as a copy, instead of appending records: a shadow cuts the topic over, or has. Whoever decides on an append
+        looks at it, except for what was decided before."""
         self.next_partition = 0
         """The partition of the next record without a key."""
         self.become(topic, limits)
@@ -81,6 +82,11 @@ class LiveTopic:
                 f"topic {self.topic.name!r} has partitions 0 to {len(self.partitions) - 1}, and no partition {number}"
             )
         return self.partitions[number]
+
+    def check_takes_records(self) -> None:
+        """Raise if the topic is fenced."""
+        if self.fence is not None:
+            raise self.fence.afresh()
 
     def count_out(self, batches: Sequence[Buffer]) -> None:
         """Count consecutive batches of one partition that were sent to a reader."""

@@ -1,12 +1,13 @@
 """Decisions of the real-time query become records exactly once, in order, or are refused."""
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from tailrace.model.errors import InvalidRecordsError, PipelineConflictError, PipelineFencedError
+from tailrace.model.errors import InvalidRecordsError, PipelineConflictError, PipelineFencedError, StorageFullError
 from tailrace.model.fetch import PartitionFetch
 from tailrace.model.ids import Cursor, Offset
 from tailrace.model.limits import DEFAULT_LIMITS
@@ -16,6 +17,7 @@ from tailrace.wire.compression import Compression
 from tailrace.wire.records import decode_batch, encode_batch
 from tailrace.wire.route_decisions import QueryDecisions, RouteDecision, query_key, read_decisions
 from tests.support.aio import on_loop, until
+from tests.support.brokers import GatedStore
 from tests.support.sql import SqlClient, running_sql
 
 
@@ -113,6 +115,27 @@ async def test_a_repetition_is_dropped_wherever_it_begins() -> None:
             await take(sql, epoch, version, {cursor: [route] for cursor in cursors[first:last]})
         assert [row["id"] for row in values(await records(sql, "out"))] == list(range(6))
         assert marks(sql) == [6]
+
+
+@on_loop
+async def test_a_decision_that_could_not_be_stored_is_taken_when_it_comes_again_alone() -> None:
+    store = GatedStore()
+    async with running_sql(store=store) as sql:
+        epoch = await given_chat(sql)
+        route = await add_route(sql)
+        await sql.run("INSERT INTO chat VALUES (1, 'a')")
+        (change,) = await changes(sql)
+        version = await begin(sql, epoch)
+        store.close_gate()
+        taking = asyncio.ensure_future(take(sql, epoch, version, {change.cursor: [route]}))
+        await until(lambda: bool(store.in_flight))
+        store.fail()
+        with pytest.raises(StorageFullError):
+            await taking
+        store.open_gate()
+        await take(sql, epoch, version, {change.cursor: [route]})
+        assert [row["id"] for row in values(await records(sql, "out"))] == [1]
+        assert marks(sql) == [1]
 
 
 @on_loop
