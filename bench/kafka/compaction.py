@@ -8,6 +8,7 @@ import threading
 import time
 from array import array
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -35,8 +36,9 @@ _LEAST_MEGABYTES = 100
 _MOST_TIMES = 2
 _WITHIN_SECONDS = 900.0
 _LOOK_SECONDS = 0.1
-_QUIET_SECONDS = 10.0
 _LEAST_DELAYS = 100
+_ROLLED_SECONDS = 2.0
+"""After this the segment that is written to may be closed for a compaction (`compaction_roll_seconds`)."""
 _MOST_READ = 3
 _ANSWER_SECONDS = 60.0
 
@@ -54,9 +56,11 @@ def run(workspace: Workspace) -> Section:
     with serving(workspace, config=_CONFIG) as server:
         workspace.say(f"compaction of {records:,} records")
         turns = iter(range(scale.compactions + 1))
-        found = take_turns({"": lambda work: _compact(server, f"compacted-{next(turns)}", work)}, records, scale.compactions)[
-            ""
-        ]
+        found = take_turns(
+            {"": lambda work: _compact(server, f"compacted-{next(turns)}", work, scale.steady_seconds)},
+            records,
+            scale.compactions,
+        )[""]
         name = server.name
     meanwhile = [each.p99_meanwhile for each in found]
     before = [each.p99_before for each in found]
@@ -85,13 +89,13 @@ def run(workspace: Workspace) -> Section:
     )
 
 
-def _compact(server: HttpServer, topic: str, records: int) -> _Compacted:
+def _compact(server: HttpServer, topic: str, records: int, quiet_seconds: float) -> _Compacted:
     server.create_topic(topic)
     last = _fill(server, topic, records)
     settle_disk()
     delays = _Delays(server, f"{topic}-beside")
     with delays:
-        before = delays.p99_of(_quiet)
+        before = delays.p99_of(partial(time.sleep, max(_ROLLED_SECONDS, quiet_seconds)))
         done, _ = _compactions(server)
         server.sql(f'ALTER TOPIC "{topic}" SET (compact = true, min_dirty_percent = 0)')
 
@@ -108,10 +112,6 @@ def _compact(server: HttpServer, topic: str, records: int) -> _Compacted:
     _check(server, topic, last)
     server.sql(f'DROP TOPIC "{topic}"')
     return _Compacted(records * _RECORD_BYTES / 1e6 / seconds, before, meanwhile)
-
-
-def _quiet() -> None:
-    time.sleep(_QUIET_SECONDS)
 
 
 def _fill(server: HttpServer, topic: str, records: int) -> "array[int]":
@@ -141,6 +141,9 @@ def _fill(server: HttpServer, topic: str, records: int) -> "array[int]":
                 producer.poll(0.05)
         if not number % 1_000:
             producer.poll(0)
+        if number == records - 2:
+            # The newest batch of a partition is not compacted: it gets the last record alone.
+            producer.flush(_ANSWER_SECONDS)
     if producer.flush(_ANSWER_SECONDS):
         raise PeerFailure(f"not all records of {topic} were taken")
     return last
@@ -168,9 +171,15 @@ class _Delays:
         self._producer.flush(_ANSWER_SECONDS)
 
     def p99_of(self, work: Callable[[], None]) -> float:
-        """Return the 99th percentile, in milliseconds, of what was sent and acknowledged during the work."""
+        """Return the 99th percentile, in milliseconds, of what was sent and acknowledged during the work.
+
+        Where the work is short, records that come right after it are counted too.
+        """
         first = len(self._seconds)
         work()
+        deadline = time.monotonic() + _ANSWER_SECONDS
+        while len(self._seconds) < first + _LEAST_DELAYS and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
         found = self._seconds[first:]
         if self._failed or len(found) < _LEAST_DELAYS:
             raise AuditFailure(f"{len(found)} records were acknowledged beside the work, and {self._failed} failed")
@@ -220,9 +229,12 @@ def _check(server: HttpServer, topic: str, last: "array[int]") -> None:
     found: dict[int, int] = {}
     read = 0
     offset = -1
+    deadline = time.monotonic() + _ANSWER_SECONDS
     while offset < end - 1:
-        messages = consumer.consume(10_000, _ANSWER_SECONDS)
-        if not messages:
+        messages = consumer.consume(10_000, _LOOK_SECONDS)
+        if messages:
+            deadline = time.monotonic() + _ANSWER_SECONDS
+        elif time.monotonic() > deadline:
             raise AuditFailure(f"{topic} was read up to {offset} of {end}")
         for message in messages:
             offset = message.offset()

@@ -281,7 +281,9 @@ def test_a_file_of_tables_that_is_missing_does_no_harm(tables_folder: Path) -> N
     assert ended.returncode == 0
     assert "note: tables.db is missing; the next start rebuilds it from the log" in ended.stdout
     with ServerProcess(tables_folder) as server:
-        answer = httpx.post(f"{server.url}/api/sql", json={"sql": "SELECT count(*), min(body) FROM app.old"})
+        answer = httpx.post(
+            f"{server.url}/api/sql", json={"sql": "SELECT count(*), min(body) FROM app.old"}, timeout=PATIENCE_SECONDS
+        )
         assert answer.json()["rows"] == [[290, "again"]]
     assert "rows 293, " in tailrace("fsck", tables_folder).stdout
 
