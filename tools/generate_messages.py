@@ -30,7 +30,14 @@ FAMILIES = {
     "fetch": ("fetch", "list_offsets", "offset_for_leader_epoch"),
     "cluster": ("api_versions", "metadata", "describe_cluster", "find_coordinator", "describe_log_dirs"),
     "topics": ("create_topics", "delete_topics", "create_partitions", "delete_records", "describe_topic_partitions"),
-    "cluster_admin": ("elect_leaders", "alter_partition_reassignments", "list_partition_reassignments", "update_features"),
+    "cluster_admin": (
+        "elect_leaders",
+        "alter_partition_reassignments",
+        "list_partition_reassignments",
+        "alter_replica_log_dirs",
+        "update_features",
+    ),
+    "acls": ("describe_acls", "create_acls", "delete_acls"),
     "configs": ("describe_configs", "alter_configs", "incremental_alter_configs", "list_config_resources"),
     "groups": (
         "join_group",

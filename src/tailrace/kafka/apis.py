@@ -7,6 +7,7 @@ from tailrace.kafka.client_telemetry import ClientTelemetry
 from tailrace.kafka.cluster import Cluster, KafkaSettings, Node
 from tailrace.kafka.dispatch import ApiRoute, Dispatcher
 from tailrace.kafka.fetch_sessions import FetchSessions
+from tailrace.kafka.handlers.acls import AclHandlers
 from tailrace.kafka.handlers.cluster_admin import ClusterAdminHandlers
 from tailrace.kafka.handlers.configs import ConfigHandlers
 from tailrace.kafka.handlers.consumer_groups import ConsumerGroupHandlers
@@ -51,6 +52,7 @@ def create_dispatcher(
         *TopicHandlers(node).routes(),
         *ConfigHandlers(node).routes(),
         *ClusterAdminHandlers(node).routes(),
+        *AclHandlers().routes(),
     ]
     if settings.client_telemetry:
         traffic.telemetry = ClientTelemetry(clock, limits, settings)

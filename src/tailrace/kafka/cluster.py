@@ -15,6 +15,8 @@ MOST_TELEMETRY_SECONDS = 3_600
 """The longest interval between two pushes, as in Kafka."""
 NODE_ID = 0
 REPLICAS = (NODE_ID,)
+LOG_DIR = "log"
+"""The name of the only directory of logs, within the data folder."""
 
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = (
     1 << code for code in range(3, 13)

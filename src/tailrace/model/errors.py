@@ -90,6 +90,18 @@ class NoReassignmentError(InvalidRequestError):
     kafka_code = 85
 
 
+class LogDirNotFoundError(InvalidRequestError):
+    """A partition is to be moved to a directory that does not exist."""
+
+    kafka_code = 57
+
+
+class SecurityDisabledError(InvalidRequestError):
+    """A request is about permissions, and there are none."""
+
+    kafka_code = 54
+
+
 class InvalidFeatureUpdateError(InvalidRequestError):
     """A feature of the cluster can't have the level that was asked for."""
 

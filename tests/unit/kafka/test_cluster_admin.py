@@ -7,13 +7,32 @@ import pytest
 from tailrace.kafka.cluster import KafkaSettings
 from tailrace.kafka.features import Feature, check_update
 from tailrace.model.errors import InvalidFeatureUpdateError
-from tailrace.wire.messages.cluster import API_VERSIONS_API, ApiVersionsRequest
+from tailrace.wire.messages.acls import (
+    CREATE_ACLS_API,
+    DELETE_ACLS_API,
+    DESCRIBE_ACLS_API,
+    AclCreation,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+)
+from tailrace.wire.messages.cluster import (
+    API_VERSIONS_API,
+    DESCRIBE_LOG_DIRS_API,
+    ApiVersionsRequest,
+    DescribeLogDirsRequest,
+)
 from tailrace.wire.messages.cluster_admin import (
     ALTER_PARTITION_REASSIGNMENTS_API,
+    ALTER_REPLICA_LOG_DIRS_API,
     ELECT_LEADERS_API,
     LIST_PARTITION_REASSIGNMENTS_API,
     UPDATE_FEATURES_API,
     AlterPartitionReassignmentsRequest,
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
     ElectLeadersRequest,
     ElectLeadersTopicPartitions,
     FeatureUpdateKey,
@@ -29,6 +48,7 @@ from tests.support.aio import on_loop
 from tests.support.kafka import Asker, running_asker
 
 NONE, UNKNOWN_TOPIC, UNSUPPORTED_VERSION, INVALID_ASSIGNMENT, INVALID_REQUEST = 0, 3, 35, 39, 42
+SECURITY_DISABLED, LOG_DIR_NOT_FOUND = 54, 57
 GROUP_NOT_FOUND, ELECTION_NOT_NEEDED, NO_REASSIGNMENT, INVALID_UPDATE = 69, 84, 85, 95
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 UPGRADE, SAFE_DOWNGRADE = 1, 2
@@ -106,6 +126,31 @@ async def test_no_reassignment_is_in_progress() -> None:
             request = ListPartitionReassignmentsRequest(topics=topics)
             response = await asker.ask(LIST_PARTITION_REASSIGNMENTS_API, request)
             assert (response.error_code, response.topics) == (NONE, ())
+
+
+@on_loop
+async def test_a_partition_can_only_be_in_the_directory_where_it_is() -> None:
+    async with running_asker() as asker:
+        await asker.broker.topics.create("orders", 2)
+        (only,) = (await asker.ask(DESCRIBE_LOG_DIRS_API, DescribeLogDirsRequest(topics=None))).results
+        dirs = tuple(
+            AlterReplicaLogDir(path=path, topics=(AlterReplicaLogDirTopic(name=topic, partitions=(number,)),))
+            for path, topic, number in ((only.log_dir, "orders", 0), ("/other", "orders", 1), (only.log_dir, "gone", 0))
+        )
+        response = await asker.ask(ALTER_REPLICA_LOG_DIRS_API, AlterReplicaLogDirsRequest(dirs=dirs))
+        assert {
+            (topic.topic_name, each.partition_index): each.error_code for topic in response.results for each in topic.partitions
+        } == {("orders", 0): NONE, ("orders", 1): LOG_DIR_NOT_FOUND, ("gone", 0): UNKNOWN_TOPIC}
+
+
+@on_loop
+async def test_questions_about_permissions_are_answered_as_by_a_kafka_without_an_authorizer() -> None:
+    async with running_asker() as asker:
+        found = await asker.ask(DESCRIBE_ACLS_API, DescribeAclsRequest())
+        assert (found.error_code, found.resources) == (SECURITY_DISABLED, ())
+        created = await asker.ask(CREATE_ACLS_API, CreateAclsRequest(creations=(AclCreation(), AclCreation())))
+        deleted = await asker.ask(DELETE_ACLS_API, DeleteAclsRequest(filters=(DeleteAclsFilter(),)))
+        assert [each.error_code for each in (*created.results, *deleted.filter_results)] == [SECURITY_DISABLED] * 3
 
 
 @on_loop

@@ -291,6 +291,8 @@ async def test_tools_see_which_protocol_a_group_uses() -> None:
         assert (part.topic_id, part.topic_name, part.partitions) == (topic.uuid, "t", (0,))
         assert member.target_assignment == member.assignment
         assert (old.error_code, gone.error_code) == (GROUP_ID_NOT_FOUND, GROUP_ID_NOT_FOUND)
+        assert "there is no group 'gone'" in gone.error_message
+        assert "the classic one" in old.error_message
         described = (await asker.ask(DESCRIBE_GROUPS_API, DescribeGroupsRequest(groups=("g",)))).groups[0]
         assert (described.error_code, described.group_state) == (GROUP_ID_NOT_FOUND, "Dead")
         assert asker.broker.groups.states["Stable"] == 2

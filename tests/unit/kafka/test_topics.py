@@ -425,17 +425,6 @@ async def test_configs_are_altered_one_by_one_or_all_at_once() -> None:
 
 
 @on_loop
-async def test_the_configs_of_the_server_are_not_altered_over_the_wire() -> None:
-    async with running_asker() as asker:
-        resource = IncrementalAlterConfigsResource(
-            resource_type=BROKER, resource_name="0", configs=(IncrementalAlterableConfig(name="x", value="1"),)
-        )
-        request = IncrementalAlterConfigsRequest(resources=(resource,))
-        (result,) = (await asker.ask(INCREMENTAL_ALTER_CONFIGS_API, request)).responses
-        assert result.error_code == 40
-
-
-@on_loop
 async def test_more_topics_than_the_limit_are_a_policy_violation() -> None:
     async with running_asker(limits=Limits(topics=1)) as asker:
         assert (await make(asker, name="a")).error_code == 0

@@ -1,21 +1,33 @@
-"""ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments and UpdateFeatures, for a cluster of one broker.
+"""ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments, AlterReplicaLogDirs and UpdateFeatures.
 
-It leads every partition and has its only replica, so no election is needed and nothing can be moved.
+The cluster is one broker with one directory. It leads every partition and has its only replica, so no election is needed and
+nothing can be moved.
 """
 
 from collections.abc import Sequence
 
-from tailrace.kafka.cluster import REPLICAS, Node
+from tailrace.kafka.cluster import LOG_DIR, REPLICAS, Node
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.kafka.features import SAFE_DOWNGRADE, UPGRADE, check_update
-from tailrace.model.errors import InvalidAssignmentError, InvalidRequestError, NoReassignmentError, TailraceError
+from tailrace.model.errors import (
+    InvalidAssignmentError,
+    InvalidRequestError,
+    LogDirNotFoundError,
+    NoReassignmentError,
+    TailraceError,
+)
 from tailrace.wire.messages.cluster_admin import (
     ALTER_PARTITION_REASSIGNMENTS_API,
+    ALTER_REPLICA_LOG_DIRS_API,
     ELECT_LEADERS_API,
     LIST_PARTITION_REASSIGNMENTS_API,
     UPDATE_FEATURES_API,
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
     ElectLeadersPartitionResult,
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -46,6 +58,7 @@ class ClusterAdminHandlers:
             ApiRoute(ELECT_LEADERS_API, self.elect),
             ApiRoute(ALTER_PARTITION_REASSIGNMENTS_API, self.reassign),
             ApiRoute(LIST_PARTITION_REASSIGNMENTS_API, self.reassignments),
+            ApiRoute(ALTER_REPLICA_LOG_DIRS_API, self.alter_log_dirs),
             ApiRoute(UPDATE_FEATURES_API, self.update_features),
         ]
 
@@ -100,6 +113,26 @@ class ClusterAdminHandlers:
         self, context: RequestContext, request: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
         return ListPartitionReassignmentsResponse(error_message=None)
+
+    def alter_log_dirs(self, context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+        wanted = {
+            (topic.name, number): each.path for each in request.dirs for topic in each.topics for number in topic.partitions
+        }
+        results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+        for (topic, number), path in wanted.items():
+            code = 0
+            try:
+                self._topics.get(topic).partition(number)
+                if path != LOG_DIR:
+                    raise LogDirNotFoundError(f"there is no log directory {path!r}; the only one is {LOG_DIR!r}")
+            except TailraceError as error:
+                code = error.kafka_code
+            results.setdefault(topic, []).append(AlterReplicaLogDirPartitionResult(partition_index=number, error_code=code))
+        return AlterReplicaLogDirsResponse(
+            results=tuple(
+                AlterReplicaLogDirTopicResult(topic_name=name, partitions=tuple(found)) for name, found in results.items()
+            )
+        )
 
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         try:

@@ -1,12 +1,11 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources. Only configs of topics can be altered."""
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources. Only configs of topics have an effect."""
 
 import logging
 from collections.abc import Iterable, Sequence
 
-from tailrace.kafka.accepted_configs import ConfigType
-from tailrace.kafka.client_telemetry import REQUESTED_METRICS
 from tailrace.kafka.cluster import NODE_ID, Node
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
+from tailrace.kafka.server_configs import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ServerConfigs
 from tailrace.kafka.topic_configs import (
     ConfigEntry,
     ConfigSource,
@@ -15,7 +14,7 @@ from tailrace.kafka.topic_configs import (
     show_configs,
     with_defaults,
 )
-from tailrace.model.errors import ConfigurationError, InvalidRequestError, TailraceError
+from tailrace.model.errors import ConfigurationError, TailraceError
 from tailrace.wire.messages.configs import (
     ALTER_CONFIGS_API,
     DESCRIBE_CONFIGS_API,
@@ -41,15 +40,8 @@ from tailrace.wire.messages.configs import (
 
 _log = logging.getLogger(__name__)
 
-_TOPIC = 2
-_BROKER = 4
-_BROKER_LOGGER = 8
-_CLIENT_METRICS = 16
-_GROUP = 32
-_LISTED = (_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP)
+_LISTED = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 """The types of resources that ListConfigResources knows."""
-_SUBSCRIPTION = "tailrace"
-"""The name of the only subscription to metrics of clients."""
 _TYPES_SINCE = 1
 _UNSUPPORTED_VERSION = 35
 _SET = 0
@@ -60,7 +52,7 @@ class ConfigHandlers:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._topics = node.broker.topics
-        self._subscriptions = (_SUBSCRIPTION,) if node.settings.client_telemetry else ()
+        self._server = ServerConfigs(node)
 
     def routes(self) -> list[ApiRoute]:
         return [
@@ -92,61 +84,22 @@ class ConfigHandlers:
         )
 
     def _configs_of(self, resource_type: int, name: str) -> Sequence[ConfigEntry]:
-        if resource_type == _TOPIC:
-            topic = self._topics.get(name).topic
-            return show_configs(topic, topic.settings, self._node.limits, self._node.cluster.durability)
-        if resource_type == _BROKER:
-            if name not in ("", str(NODE_ID)):
-                raise InvalidRequestError(f"unknown broker {name!r}; the only broker is {NODE_ID}")
-            return self._server_configs() if name else ()
-        if resource_type == _CLIENT_METRICS:
-            if name not in self._subscriptions:
-                raise InvalidRequestError(f"there is no subscription to client metrics {name!r}")
-            return self._subscription_configs()
-        raise InvalidRequestError(
-            f"resource type {resource_type} has no configs; use {_TOPIC} (topic), {_BROKER} (broker) or {_CLIENT_METRICS}"
-            " (client metrics)"
-        )
-
-    def _subscription_configs(self) -> list[ConfigEntry]:
-        interval_ms = self._node.settings.telemetry_interval_seconds * 1000
-        values = (
-            ("interval.ms", str(interval_ms), ConfigType.INT, "How often clients push their metrics."),
-            ("match", "", ConfigType.LIST, "All clients."),
-            ("metrics", ",".join(REQUESTED_METRICS), ConfigType.LIST, "Prefixes of the names of metrics that are pushed."),
-        )
-        return [
-            ConfigEntry(name, value, kind, ConfigSource.STATIC_BROKER, documentation, read_only=True)
-            for name, value, kind, documentation in values
-        ]
-
-    def _server_configs(self) -> list[ConfigEntry]:
-        auto_create = "true" if self._node.settings.auto_create_topics else "false"
-        values = (
-            ("advertised.listeners", f"PLAINTEXT://{self._node.cluster.address}", ConfigType.STRING),
-            ("auto.create.topics.enable", auto_create, ConfigType.BOOLEAN),
-            ("broker.id", str(NODE_ID), ConfigType.INT),
-            ("compression.type", "producer", ConfigType.STRING),
-            ("default.replication.factor", "1", ConfigType.INT),
-            ("log.cleanup.policy", "delete", ConfigType.LIST),
-            ("message.max.bytes", str(self._node.limits.batch_bytes), ConfigType.INT),
-            ("min.insync.replicas", "1", ConfigType.INT),
-            ("num.partitions", str(self._node.settings.default_partitions), ConfigType.INT),
-            ("socket.request.max.bytes", str(self._node.limits.request_bytes), ConfigType.INT),
-        )
-        return [
-            ConfigEntry(name, value, kind, ConfigSource.STATIC_BROKER, "Set in the configuration file.", read_only=True)
-            for name, value, kind in values
-        ]
+        if resource_type != TOPIC:
+            return self._server.of(resource_type, name)
+        topic = self._topics.get(name).topic
+        return show_configs(topic, topic.settings, self._node.limits, self._node.cluster.durability)
 
     async def alter(self, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
         responses = []
         for resource in request.resources:
             error = None
             try:
-                _check_is_topic(resource.resource_type)
-                change = with_defaults(self._parse((config.name, config.value) for config in resource.configs))
-                await self._apply(resource.resource_name, change, request.validate_only)
+                configs = [(config.name, config.value) for config in resource.configs]
+                if resource.resource_type == TOPIC:
+                    change = with_defaults(self._parse(configs))
+                    await self._apply(resource.resource_name, change, request.validate_only)
+                else:
+                    self._check_server(resource.resource_type, resource.resource_name, configs)
             except TailraceError as caught:
                 error = caught
             responses.append(
@@ -166,9 +119,11 @@ class ConfigHandlers:
         for resource in request.resources:
             error = None
             try:
-                _check_is_topic(resource.resource_type)
-                change = self._parse((config.name, _wanted(config)) for config in resource.configs)
-                await self._apply(resource.resource_name, change, request.validate_only)
+                configs = [(config.name, _wanted(config)) for config in resource.configs]
+                if resource.resource_type == TOPIC:
+                    await self._apply(resource.resource_name, self._parse(configs), request.validate_only)
+                else:
+                    self._check_server(resource.resource_type, resource.resource_name, configs)
             except TailraceError as caught:
                 error = caught
             responses.append(
@@ -182,14 +137,14 @@ class ConfigHandlers:
         return IncrementalAlterConfigsResponse(responses=tuple(responses))
 
     def list_resources(self, context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-        """List what has configs. Groups and loggers have none."""
-        wanted = (request.resource_types or _LISTED) if context.version >= _TYPES_SINCE else (_CLIENT_METRICS,)
+        """List what has configs of its own. Groups and loggers have none."""
+        wanted = (request.resource_types or _LISTED) if context.version >= _TYPES_SINCE else (CLIENT_METRICS,)
         if not set(wanted) <= set(_LISTED):
             return ListConfigResourcesResponse(error_code=_UNSUPPORTED_VERSION)
         names = {
-            _TOPIC: [live.topic.name for live in self._topics],
-            _BROKER: [str(NODE_ID)],
-            _CLIENT_METRICS: self._subscriptions,
+            TOPIC: [live.topic.name for live in self._topics],
+            BROKER: [str(NODE_ID)],
+            CLIENT_METRICS: self._server.subscriptions,
         }
         return ListConfigResourcesResponse(
             config_resources=tuple(
@@ -209,6 +164,10 @@ class ConfigHandlers:
             await self._topics.alter(topic, change.options, alias=change.alias)
             log_without_effect(topic, change)
 
+    def _check_server(self, resource_type: int, name: str, configs: Sequence[tuple[str, str | None]]) -> None:
+        if without_effect := self._server.check_change(resource_type, name, configs):
+            _log.warning("the broker: accepted without effect: %s; nothing is replicated", ", ".join(without_effect))
+
 
 def log_without_effect(topic: str, change: TopicChange) -> None:
     if change.without_effect:
@@ -216,14 +175,6 @@ def log_without_effect(topic: str, change: TopicChange) -> None:
             "topic %r: accepted without effect: %s; describe the topic to see what is in force",
             topic,
             ", ".join(sorted(set(change.without_effect))),
-        )
-
-
-def _check_is_topic(resource_type: int) -> None:
-    if resource_type != _TOPIC:
-        raise ConfigurationError(
-            "only topic configs can be altered; those of the broker are read-only here: set them in the server's configuration"
-            " file and start it again"
         )
 
 

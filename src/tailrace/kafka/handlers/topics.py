@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from tailrace.kafka.cluster import REPLICAS, Node
+from tailrace.kafka.cluster import LOG_DIR, REPLICAS, Node
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.kafka.handlers.configs import log_without_effect
 from tailrace.kafka.topic_configs import parse_configs, show_configs
@@ -55,7 +55,6 @@ from tailrace.wire.messages.topics import (
 
 _HIGH_WATERMARK = -1
 _BROKERS_DEFAULT = -1
-_LOG_DIR = "log"
 
 
 class TopicHandlers:
@@ -199,7 +198,7 @@ class TopicHandlers:
             )
         topics = (DescribeLogDirsTopic(name=topic.topic, partitions=tuple(self._sizes(topic))) for topic in wanted)
         return DescribeLogDirsResponse(
-            results=(DescribeLogDirsResult(log_dir=_LOG_DIR, topics=tuple(topic for topic in topics if topic.partitions)),)
+            results=(DescribeLogDirsResult(log_dir=LOG_DIR, topics=tuple(topic for topic in topics if topic.partitions)),)
         )
 
     def _sizes(self, wanted: DescribableLogDirTopic) -> list[DescribeLogDirsPartition]:

@@ -1,4 +1,5 @@
-"""Requests and responses of ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments, UpdateFeatures."""
+"""Requests and responses of ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments, AlterReplicaLogDirs,
+UpdateFeatures."""
 
 from typing import Annotated
 
@@ -108,6 +109,38 @@ class ListPartitionReassignmentsResponse(KafkaMessage, frozen=True, kw_only=True
 LIST_PARTITION_REASSIGNMENTS_API = Api(
     46, "ListPartitionReassignments", 0, 0, 0, ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 )
+
+
+class AlterReplicaLogDirTopic(KafkaMessage, frozen=True, kw_only=True):
+    name: String = ""
+    partitions: tuple[Int32, ...] = ()
+
+
+class AlterReplicaLogDir(KafkaMessage, frozen=True, kw_only=True):
+    path: String = ""
+    topics: tuple[AlterReplicaLogDirTopic, ...] = ()
+
+
+class AlterReplicaLogDirsRequest(KafkaMessage, frozen=True, kw_only=True):
+    dirs: tuple[AlterReplicaLogDir, ...] = ()
+
+
+class AlterReplicaLogDirPartitionResult(KafkaMessage, frozen=True, kw_only=True):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+class AlterReplicaLogDirTopicResult(KafkaMessage, frozen=True, kw_only=True):
+    topic_name: String = ""
+    partitions: tuple[AlterReplicaLogDirPartitionResult, ...] = ()
+
+
+class AlterReplicaLogDirsResponse(KafkaMessage, frozen=True, kw_only=True):
+    throttle_time_ms: Int32 = 0
+    results: tuple[AlterReplicaLogDirTopicResult, ...] = ()
+
+
+ALTER_REPLICA_LOG_DIRS_API = Api(34, "AlterReplicaLogDirs", 1, 2, 2, AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse)
 
 
 class FeatureUpdateKey(KafkaMessage, frozen=True, kw_only=True):
