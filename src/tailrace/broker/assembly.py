@@ -44,6 +44,7 @@ from tailrace.broker.routes.routes import Routes, Snapshots
 from tailrace.broker.routes.routing import Routing
 from tailrace.broker.settings import BrokerSettings
 from tailrace.broker.shadows.cut_over import CutOvers
+from tailrace.broker.shadows.holds import ShadowHolds
 from tailrace.broker.shadows.shadows import Shadows
 from tailrace.broker.sources.captured import CapturedTransactions
 from tailrace.broker.sources.snapshots import SourceSnapshots
@@ -220,6 +221,7 @@ class Services:
         self.cut_overs = CutOvers(
             store, self.committer, self.topics, self.routes, self.shadows, self.staged_writes.unfinished, clock, limits
         )
+        self.shadow_holds = ShadowHolds(store, self.topics, self.shadows)
         self.views = ViewDefinitions(store, self.committer, self.topics, clock, limits)
         self._checkpoints = TableCheckpoints(store, self.committer, self.tables, clock, limits)
         self.changes = ChangeLog(
@@ -234,7 +236,10 @@ class Services:
             self.threads,
             self._stable,
             self._aborted,
+            self.shadow_holds.current,
+            self.shadow_holds.note_lost_deletions,
             self._clock,
+            self._limits,
             self._settings,
             self.payload_sweep.compacted,
         )
@@ -250,7 +255,9 @@ class Services:
             self._checkpoints.held_back,
             self._checkpoints.cover,
             self.compaction.knows_size,
+            self.shadow_holds.current,
             self._clock,
+            self._limits,
             self.waiting_fetches.disturbed,
         )
 

@@ -3,7 +3,8 @@
 A partition is due when enough of its bytes have come since its last compaction, or when the oldest of them are too old. The job
 says which records may go (`CompactionRule`) and remembers how far each compaction came, and when, in the state of the
 partition. A tombstone is removed by a later compaction, once the time of that which removed the records before it is long
-enough ago. So a reader that is not further behind than `delete_retention_seconds` sees it.
+enough ago. So a reader that is not further behind than `delete_retention_seconds` sees it. For shadows that have not copied a
+tombstone it stays longer, up to `shadow_retention_seconds`.
 
 Aborted transactions are forgotten when their records are gone for as long, and their markers by the compaction after that: a
 reader that is told of an aborted transaction must find its marker.
@@ -11,7 +12,7 @@ reader that is told of an aborted transaction must find its marker.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
@@ -28,6 +29,7 @@ from tailrace.model.commit import Changes
 from tailrace.model.compaction import CompactionResult, CompactionRule
 from tailrace.model.errors import StoreClosedError, TailraceError
 from tailrace.model.ids import Offset, PartitionId
+from tailrace.model.limits import Limits
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
 
@@ -85,18 +87,27 @@ class Compaction:
         threads: ReadThreads,
         stable: StableOffsets,
         aborted: AbortedTransactions,
+        holds: Callable[[], Mapping[PartitionId, Offset]],
+        on_unread: Callable[[PartitionId, Offset, Offset], Awaitable[None]],
         clock: Clock,
+        limits: Limits,
         settings: BrokerSettings,
         on_compacted: Callable[[PartitionId], None],
     ) -> None:
-        """`on_compacted` is called for each partition that has lost records."""
+        """`holds` returns for partitions that shadows copy the first offset that is not copied. `on_unread` is called when
+        tombstones between two offsets of a partition may be removed that are not copied, `on_compacted` for each partition that
+        has lost records.
+        """
         self._store = store
         self._committer = committer
         self._topics = topics
         self._threads = threads
         self._stable = stable
         self._aborted = aborted
+        self._holds = holds
+        self._on_unread = on_unread
         self._clock = clock
+        self._limits = limits
         self._roll_seconds = settings.compaction_roll_seconds
         self._on_compacted = on_compacted
         self._thread = ThreadPoolExecutor(1, "tailrace-compaction")
@@ -115,9 +126,10 @@ class Compaction:
     async def run_once(self) -> int:
         """Compact all partitions that are due, and return how many records were removed."""
         rules: list[CompactionRule] = []
+        holds = self._holds()
         for live in self._topics:
             if live.topic.settings.is_compacted:
-                rules += await self._threads.run(self._due, live)
+                rules += await self._threads.run(self._due, live, holds)
         if not rules or self._is_closed:
             return 0
         if any(rule.rolls for rule in rules):
@@ -125,6 +137,9 @@ class Compaction:
         loop = asyncio.get_running_loop()
         results = await loop.run_in_executor(self._thread, self._store.compact, rules, self._is_closing)
         await self._remember(rules, results)
+        for rule in rules:
+            if rule.expired_end > holds.get(rule.partition, rule.expired_end):
+                await self._on_unread(rule.partition, holds[rule.partition], rule.expired_end)
         return sum(result.removed_records for result in results)
 
     def close(self) -> None:
@@ -135,11 +150,11 @@ class Compaction:
     def _is_closing(self) -> bool:
         return self._is_closed
 
-    def _due(self, live: LiveTopic) -> list[CompactionRule]:
+    def _due(self, live: LiveTopic, holds: Mapping[PartitionId, Offset]) -> list[CompactionRule]:
         due = []
         for partition in live.partitions:
             try:
-                rule = self._due_in(live, partition)
+                rule = self._due_in(live, partition, holds.get(partition))
             except StoreClosedError:
                 raise
             except TailraceError as error:
@@ -150,7 +165,7 @@ class Compaction:
                 due.append(rule)
         return due
 
-    def _due_in(self, live: LiveTopic, partition: PartitionId) -> CompactionRule | None:
+    def _due_in(self, live: LiveTopic, partition: PartitionId, hold: Offset | None) -> CompactionRule | None:
         bounds = start, end = self._store.bounds(partition)
         state = self._state(partition)
         settings = live.topic.settings
@@ -174,11 +189,18 @@ class Compaction:
             partition,
             clean_end,
             stop,
-            Offset(min(clean_end, state.expired_end(now_ms, settings.delete_retention_seconds))),
+            min(clean_end, self._expired_end(state, settings.delete_retention_seconds, now_ms, hold)),
             removes_expired=False,
             aborted=tuple(self._aborted.ended(partition)),
             rolls=is_overdue or self._clock.monotonic() - self._rolled_at >= self._roll_seconds,
         )
+
+    def _expired_end(self, state: CompactionState, seconds: int, now_ms: int, hold: Offset | None) -> Offset:
+        """Return below which offset tombstones may be removed. Those from `hold` on wait longer to be copied."""
+        expired_end = Offset(state.expired_end(now_ms, seconds))
+        if hold is None or expired_end <= hold:
+            return expired_end
+        return max(hold, Offset(state.expired_end(now_ms, seconds + self._limits.shadow_retention_seconds)))
 
     def _is_overdue(self, partition: PartitionId, clean_end: Offset, most_seconds: int | None, now_ms: int) -> bool:
         """Return whether the first record that was never compacted is too old."""

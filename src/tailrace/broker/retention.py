@@ -1,13 +1,14 @@
 """Deletes old records: a background job moves the start of partitions whose topic is limited in seconds or bytes.
 
 The job deletes whole batches only, and leaves at least as many bytes as the topic's limit; on request any offset can become the
-start. It stops before records that are still needed: changes of tables wait for a checkpoint, which it requests. A moved start
-is logged and counted, and waiting readers of the partition are woken.
+start. It stops before records that are still needed: changes of tables wait for a checkpoint, which it requests, and records
+that a shadow has not copied wait for it, up to a number of bytes of all partitions together and up to a time. A moved start is
+logged and counted, and waiting readers of the partition are woken.
 """
 
 import logging
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tailrace.broker.commits import Change, Committer
@@ -20,6 +21,7 @@ from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import OffsetOutOfRangeError, ReservedTopicError, TailraceError
 from tailrace.model.ids import Offset, PartitionId
+from tailrace.model.limits import Limits
 from tailrace.store.contract import Store
 
 _log = logging.getLogger(__name__)
@@ -57,9 +59,12 @@ class Retention:
         held_back: Callable[[PartitionId, Offset], None],
         cover: Cover,
         knows_size: Callable[[PartitionId], bool],
+        holds: Callable[[], Mapping[PartitionId, Offset]],
         clock: Clock,
+        limits: Limits,
         on_trim: Callable[[PartitionId], None],
     ) -> None:
+        """`holds` returns for partitions that shadows copy the first offset that is not copied."""
         self._store = store
         self._committer = committer
         self._topics = topics
@@ -71,15 +76,24 @@ class Retention:
         self._held_back = held_back
         self._cover = cover
         self._knows_size = knows_size
+        self._holds = holds
         self._clock = clock
+        self._limits = limits
         self._on_trim = on_trim
+        self.held_bytes = 0
+        """Bytes that were kept by the last run for shadows that have not copied them."""
 
     async def run_once(self) -> int:
         """Trim all topics and return how many records were deleted."""
         deleted = 0
-        for live in self._topics:
-            if live.topic.settings.has_retention:
-                found = await self._threads.run(self._due, live)
+        holds = self._holds()
+        topics = [live for live in self._topics if live.topic.settings.has_retention]
+        held = await self._threads.run(self._held, topics, holds) if holds else {}
+        if not holds:
+            self.held_bytes = 0
+        for live in topics:
+            if self._topics.by_id(live.topic.id) is live:
+                found = await self._threads.run(self._due, live, held)
                 for trim in found:
                     if trim.wanted > trim.new_start:
                         self._held_back(trim.partition, trim.wanted)
@@ -121,11 +135,45 @@ class Retention:
                 due.append(Trim(partition, bounds.start, end, end))
         return await self._trim(live, due) if due else 0
 
-    def _due(self, live: LiveTopic) -> list[Trim]:
+    def _held(self, topics: Iterable[LiveTopic], holds: Mapping[PartitionId, Offset]) -> dict[PartitionId, Offset]:
+        """Return where retention stops for the sake of shadows: as early as the limits of bytes and of time allow."""
+        wanted: list[tuple[PartitionId, Offset, int]] = []
+        for live in topics:
+            for trim in self._due(live, {}):
+                first = holds.get(trim.partition)
+                if first is not None and first < trim.new_start:
+                    first = max(first, trim.old_start, self._too_old(live, trim.partition))
+                    size = self._size(trim.partition, first) - self._size(trim.partition, trim.new_start)
+                    if size > 0:
+                        wanted.append((trim.partition, first, size))
+        allowed = fair_shares([size for _, _, size in wanted], self._limits.shadow_retention_bytes)
+        held = {}
+        for (partition, first, size), share in zip(wanted, allowed, strict=True):
+            after = self._size(partition, first) - size
+            held[partition] = first if share == size else max(first, self._first_to_keep(partition, after + share))
+        self.held_bytes = sum(allowed)
+        return held
+
+    def _too_old(self, live: LiveTopic, partition: PartitionId) -> Offset:
+        """Return the first offset that may be held although the topic's time has passed."""
+        seconds = live.topic.settings.retention_seconds
+        if seconds is None:
+            return Offset(0)
+        oldest_ms = self._clock.now_ms() - (seconds + self._limits.shadow_retention_seconds) * 1000
+        first = self._store.batch_for_time(partition, oldest_ms)
+        return self._store.bounds(partition).end if first is None else first
+
+    def _size(self, partition: PartitionId, start: Offset) -> int:
+        """Return the bytes of the records from this offset on, with their payloads."""
+        if start >= self._store.bounds(partition).end:
+            return 0
+        return self._store.size(partition, start) + _SizesFrom(self._references.sizes(partition)).of(start)
+
+    def _due(self, live: LiveTopic, held: Mapping[PartitionId, Offset]) -> list[Trim]:
         due = []
         for partition in live.partitions:
             try:
-                trim = self._due_in(live, partition)
+                trim = self._due_in(live, partition, held)
             except TailraceError as error:
                 # The topic was deleted in the meantime, or the disk can't be read. The other partitions are still trimmed.
                 _log.warning("retention failed for partition %d of %s: %s", partition.number, live.topic.name, error)
@@ -134,7 +182,7 @@ class Retention:
                 due.append(trim)
         return due
 
-    def _due_in(self, live: LiveTopic, partition: PartitionId) -> Trim | None:
+    def _due_in(self, live: LiveTopic, partition: PartitionId, held: Mapping[PartitionId, Offset]) -> Trim | None:
         bounds = start, end = self._store.bounds(partition)
         if start == end:
             return None
@@ -148,8 +196,8 @@ class Retention:
             new_start = max(new_start, self._first_to_keep(partition, settings.retention_max_bytes))
         # The records of an open transaction stay until it is committed or aborted.
         wanted = min(new_start, self._stable.of(partition, bounds))
-        floor = self._floor(partition)
-        new_start = wanted if floor is None else max(start, min(wanted, floor))
+        floors = (self._floor(partition), held.get(partition))
+        new_start = max(start, min((wanted, *(floor for floor in floors if floor is not None))))
         return Trim(partition, start, new_start, wanted) if wanted > start else None
 
     def _first_to_keep(self, partition: PartitionId, keep_bytes: int) -> Offset:
@@ -195,6 +243,20 @@ class Retention:
             return deleted
 
         return await self._committer.submit(Change(decide, settled))
+
+
+def fair_shares(wanted: Sequence[int], budget: int) -> list[int]:
+    """Divide a budget so that nobody gets more than is wanted, and nobody less than an equal part of what the others leave.
+
+    >>> fair_shares([10, 500, 90], 300)
+    [10, 200, 90]
+    """
+    shares = [0] * len(wanted)
+    left = budget
+    for place, at in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
+        shares[at] = min(wanted[at], left // (len(wanted) - place))
+        left -= shares[at]
+    return shares
 
 
 class _SizesFrom:

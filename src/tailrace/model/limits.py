@@ -236,6 +236,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long a command that cuts over may be silent before topics take records again."""
     shadow_fence_seconds: int = 600
     """How long topics take no records while they are cut over. Then the cut-over is given up."""
+    shadow_retention_bytes: int = 10 * 1024 * MIB
+    """Bytes of all topics together that retention leaves, beyond the limits of the topics, until shadows have copied them."""
+    shadow_retention_seconds: int = 7 * 24 * 3600
+    """How long retention by time, and the removal of tombstones, wait for shadows, beyond the time of the topic."""
     snapshot_chunk_bytes: int = 32 * MIB
     """Bytes of a table that one task reads at a time."""
     snapshot_claim_seconds: int = 120

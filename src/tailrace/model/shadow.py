@@ -96,6 +96,8 @@ class Shadow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether nothing is copied until ALTER SHADOW ... RESUME."""
     skipped: tuple[LostOffsets, ...] = ()
     """What was lost, and may be left out of the copy: ALTER SHADOW ... SKIP LOST has said so."""
+    lost_deletions: tuple[LostOffsets, ...] = ()
+    """Where tombstones may have been removed by compaction before they were copied, because that took too long."""
     phase: ShadowPhase = "copying"
     producers: LocalProducers = "refuse"
     """What was chosen for the time after the cut-over."""
@@ -205,5 +207,14 @@ class ShadowStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> list[str]:
-        """Return what deserves attention: what became of the last cut-over, and what the process that copies says."""
-        return [*(() if self.shadow.note is None else (self.shadow.note,)), *self.report.notes]
+        """Return what deserves attention: what the server knows, and what the process that copies says."""
+        last = () if self.shadow.note is None else (self.shadow.note,)
+        return [*last, *map(_lost_deletions_note, self.shadow.lost_deletions), *self.report.notes]
+
+
+def _lost_deletions_note(lost: LostOffsets) -> str:
+    return (
+        f"deletions of keys in partition {lost.partition} of {lost.topic!r}, offsets {lost.start} to {lost.end}, may have been"
+        " compacted away before they were copied: the target may have keys that are gone here. Delete the topic there, and it"
+        " is copied anew"
+    )

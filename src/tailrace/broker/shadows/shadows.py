@@ -123,9 +123,12 @@ class Shadows:
         """Replace the latest definition of a shadow."""
         altered = shadow
 
-        def decide() -> Changes:
+        def decide() -> Changes | None:
             nonlocal altered
-            altered = replace(self.latest(shadow))
+            now = self.latest(shadow)
+            altered = replace(now)
+            if altered == now:
+                return None
             self._check_patterns(altered)
             return Changes(puts=((keys.shadow_key(shadow.id), msgspec.msgpack.encode(altered)),))
 
