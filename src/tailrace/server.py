@@ -151,6 +151,7 @@ class Server:
             KafkaListener(dispatcher, kafka, traffic, limits, _FINISH_REQUESTS_SECONDS),
         )
         url = f"http://{_reachable(http_address)}"
+        broker.shadows.own_addresses = (kafka_address, *(() if self._advertise is None else (self._advertise,)))
         children = (
             CaptureProcesses(broker.sources, url, self._clock),
             ShadowProcesses(broker.shadows, url, status.kafka, broker.cluster_id, self._clock),

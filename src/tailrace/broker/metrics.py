@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from tailrace.broker.assembly import Services
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.pipeline import PipelineStatus
+from tailrace.model.shadow import ShadowStatus
 from tailrace.model.source import SourceStatus
 from tailrace.model.stats import Histogram, SqlStats, StoreStats
 
@@ -49,6 +50,14 @@ class SourceMetric(NamedTuple):
     is_counter: bool = False
 
 
+class ShadowMetric(NamedTuple):
+    name: str
+    text: str
+    read: Callable[[ShadowStatus], float | None]
+    """Returns None if the shadow has no such number."""
+    is_counter: bool = False
+
+
 class StoreHistogram(NamedTuple):
     """A histogram of the store."""
 
@@ -76,6 +85,24 @@ BY_SOURCE = (
         lambda status: status.report.transactions,
         is_counter=True,
     ),
+)
+BY_SHADOW = (
+    ShadowMetric("shadow_live", "1 while a shadow copies what is new, else 0.", lambda status: status.state == "live"),
+    ShadowMetric("shadow_lag", "Offsets that a shadow has not copied yet.", lambda status: status.report.lag),
+    ShadowMetric(
+        "shadow_lag_seconds",
+        "How long the oldest record that a shadow has not copied has been there.",
+        lambda status: status.report.lag_seconds,
+    ),
+    ShadowMetric("shadow_fenced", "1 while a shadow is cut over, else 0.", lambda status: status.shadow.fence is not None),
+    ShadowMetric("shadow_records", "Records that a shadow has copied.", lambda status: status.report.records, is_counter=True),
+    ShadowMetric(
+        "shadow_bytes",
+        "Bytes of keys and values that a shadow has copied.",
+        lambda status: status.report.bytes,
+        is_counter=True,
+    ),
+    ShadowMetric("shadow_groups", "Groups whose offsets a shadow has set in the target.", lambda status: status.report.groups),
 )
 BY_TOPIC = (
     TopicMetric("messages_in", "Messages written, by topic.", lambda live: live.messages_in),
@@ -135,6 +162,11 @@ def _gauge_of(name: str, text: str, read: Callable[[Services], float]) -> Broker
 NUMBERS = (
     _gauge_of("topics", "Number of topics.", lambda services: len(services.topics)),
     _gauge_of("partitions", "Number of partitions of all topics.", lambda services: services.topics.partition_count),
+    _gauge_of(
+        "retention_held_bytes",
+        "Bytes that retention keeps for shadows that have not copied them.",
+        lambda services: services.retention.held_bytes,
+    ),
     _gauge_of("groups", "Consumer groups that are stored.", lambda services: len(services.offsets.groups)),
     _gauge_of("group_members", "Members of all groups.", lambda services: services.group_registry.members),
     BrokerMetric("group_rebalances", "Rebalances of all groups.", lambda services: services.group_registry.rebalances),
@@ -313,6 +345,10 @@ class BrokerCollector(Collector):
         for one in BY_SOURCE:
             found = [(status.source.name, value) for status in sources if (value := one.read(status)) is not None]
             yield (_labelled_counter if one.is_counter else _labelled_gauge)(one.name, one.text, "source", found)
+        shadows = services.shadows.statuses()
+        for number in BY_SHADOW:
+            numbers = [(status.shadow.name, value) for status in shadows if (value := number.read(status)) is not None]
+            yield (_labelled_counter if number.is_counter else _labelled_gauge)(number.name, number.text, "shadow", numbers)
         pipelines = services.routing.pipeline_statuses()
         for each in BY_PIPELINE:
             values = [(pipeline.name, value) for pipeline in pipelines if (value := each.read(pipeline)) is not None]

@@ -122,17 +122,34 @@ def check_pipeline_name(name: str, limits: Limits) -> None:
 class TopicPattern:
     """A legal pattern, made by `parse_pattern`."""
 
-    __slots__ = ("_expression", "_names_its_root", "is_literal", "text")
+    __slots__ = ("_expression", "_names_its_root", "_parts", "is_literal", "text")
 
     def __init__(self, text: str, parts: list[str]) -> None:
         self.text = text
         self.is_literal = not {ONE_SEGMENT, REMAINING_SEGMENTS}.intersection(parts)
         """Whether it is a plain name, which may be an alias."""
+        self._parts = tuple(parts)
         self._names_its_root = parts[0] not in (ONE_SEGMENT, REMAINING_SEGMENTS)
         self._expression = re.compile(_expression(parts))
 
     def matches(self, name: str) -> bool:
         return self._expression.fullmatch(name) is not None and (self._names_its_root or not is_reserved(name))
+
+
+    def overlaps(self, other: "TopicPattern") -> bool:
+        """Return whether there can be a topic whose name both patterns match."""
+        for one, another in ((self, other), (other, self)):
+            if not one._names_its_root and another._names_its_root and is_reserved(f"{another._parts[0]}."):
+                return False
+        return _overlap(self._parts, other._parts)
+
+
+def _overlap(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
+    if not first or not second:
+        return (first or second) in ((), (REMAINING_SEGMENTS,))
+    if REMAINING_SEGMENTS in (first[0], second[0]):
+        return True
+    return (ONE_SEGMENT in (first[0], second[0]) or first[0] == second[0]) and _overlap(first[1:], second[1:])
 
 
 def parse_pattern(text: str, limits: Limits) -> TopicPattern:

@@ -125,7 +125,7 @@ class StatementEngine:
         self._consuming = ConsumeHandler(broker, limits)
         showing = ShowHandler(broker)
         sources = SourceHandler(broker)
-        shadows = ShadowHandler(broker)
+        shadows = ShadowHandler(broker, limits)
         views = ViewHandler(broker, queries, limits)
         self._topic_inserts = TopicInsertHandler(broker, queries)
         self._filling = CreateTableAsHandler(broker, tables, queries, limits)

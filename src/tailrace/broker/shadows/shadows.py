@@ -14,6 +14,7 @@ from tailrace.broker import keys
 from tailrace.broker.attached_processes import AttachedProcesses
 from tailrace.broker.commits import Change, Committer, StillInFlight
 from tailrace.broker.topics.topics import Topics
+from tailrace.model.address import Address, parse_address
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.connection_check import ConnectionCheck
@@ -56,6 +57,8 @@ class Shadows:
         self._copies = AttachedProcesses(ShadowReport, clock, limits.shadow_silence_seconds)
         self.changed = asyncio.Event()
         """Set whenever a shadow is created, altered or dropped."""
+        self.own_addresses: Sequence[Address] = ()
+        """Where the server's own Kafka listener is reached. Set by the server."""
         self.on_changed: Callable[[], None] = lambda: None
         """Called when a definition has changed. Set by those who fence topics."""
         self.kafkas: ShadowKafkas | None = None
@@ -97,6 +100,7 @@ class Shadows:
                 f"{name!r} can't be the name of a shadow; use letters, digits, '_' and '-', at most {_NAME_LENGTH} of them"
             )
         self._check_patterns(draft)
+        self._check_clusters(draft)
 
     async def create(self, draft: Shadow) -> Shadow:
         """Create a shadow. It is copied from then on."""
@@ -130,6 +134,7 @@ class Shadows:
             if altered == now:
                 return None
             self._check_patterns(altered)
+            self._check_clusters(altered)
             return Changes(puts=((keys.shadow_key(shadow.id), msgspec.msgpack.encode(altered)),))
 
         return await self._committer.submit(Change(decide, lambda _: self.enter(altered)))
@@ -214,3 +219,26 @@ class Shadows:
                     f" ({self._limits.shadow_patterns}); use wider ones"
                 )
         CopiedTopics(shadow, self._limits)
+
+    def _check_clusters(self, shadow: Shadow) -> None:
+        """Raise if records would be copied into themselves, round in circles or twice, as far as addresses tell."""
+        addresses = {parse_address(address) for address in shadow.bootstrap.split(",")}
+        for address in addresses:
+            if any(_is_same(address, own) for own in self.own_addresses):
+                raise SqlError(f"'{address}' is this server's own Kafka listener; give the addresses of another cluster")
+        topics = CopiedTopics(shadow, self._limits)
+        for other in self:
+            theirs = {parse_address(address) for address in other.bootstrap.split(",")}
+            if other.id != shadow.id and addresses & theirs and topics.overlap(self._topics_of[other.id]):
+                wrong = "twice" if other.direction == shadow.direction else "round in circles"
+                raise ShadowExistsError(
+                    f"shadow {other.name!r} copies {', '.join(other.topics)} {other.direction} the same Kafka, so records would"
+                    f" be copied {wrong}; choose topics that are not among them"
+                )
+
+
+def _is_same(address: Address, own: Address) -> bool:
+    """Return whether an address is that of the server itself."""
+    is_everywhere = own.host in ("0.0.0.0", "::")  # noqa: S104  it is compared, not listened on
+    is_here = address.host == own.host or (address.is_loopback and (own.is_loopback or is_everywhere))
+    return is_here and address.port == own.port

@@ -24,18 +24,20 @@ from tailrace.model.errors import TailraceError
 
 # fmt: off
 KEYWORDS = (
-    "ACK", "ADD", "AFTER", "ALL", "ALTER", "ALWAYS", "ANALYZE", "AND", "AS", "ASC", "BEFORE", "BEGIN", "BETWEEN", "BY",
-    "CASCADE", "CASE", "CAST", "CHECK", "CLEAR", "COLUMN", "COMMIT", "CONFLICT", "CONSTRAINT", "CONSUME", "CONTINUE",
-    "CORRUPT", "COSTS", "CREATE", "CROSS", "DATA", "DEAD", "DEFAULT", "DELETE", "DESC", "DESCRIBE", "DISTINCT", "DO", "DROP",
-    "DRY", "EARLIEST", "ELSE", "END", "ENUM", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE", "FORCE", "FORMAT", "FROM", "FULL",
-    "GENERATED", "GROUP", "GROUPS", "HAVING", "IDENTITY", "IF", "ILIKE", "IN", "INCREMENT", "INDEX", "INNER", "INSERT",
-    "INTERSECT", "INTO", "IS", "JOIN", "JSON", "KEY", "LATEST", "LEFT", "LETTERS", "LIKE", "LIMIT", "NEW", "NO", "NOT",
-    "NOTHING", "NULL", "OF", "OFF", "OFFSET", "OLD", "ON", "OR", "ORDER", "OUTER", "OVER", "OVERRIDING", "PARTITION",
-    "PARTITIONS", "PIPELINE", "PIPELINES", "POSTGRES", "PRIMARY", "RECURSIVE", "REDRIVE", "RENAME", "REPLACE", "RESTART",
-    "RESTRICT", "RESYNC", "RETURNING", "RIGHT", "ROLLBACK", "ROUTE", "ROUTES", "RUN", "SELECT", "SET", "SHOW", "SKIP",
-    "SNAPSHOT", "SOURCE", "SOURCES", "START", "SYSTEM", "TABLE", "TABLES", "TEXT", "THEN", "TIMESTAMP", "TIMING", "TO",
-    "TOPIC", "TOPICS", "TRANSACTION", "TRUE", "TRUNCATE", "TYPE", "UNION", "UNIQUE", "UPDATE", "UPTO", "USER", "USING",
-    "VALUE", "VALUES", "VIEW", "VIEWS", "WAIT", "WHEN", "WHERE", "WINDOW", "WITH", "WORK"
+    "ACK", "ADD", "AFTER", "ALL", "ALTER", "ALWAYS", "ANALYZE", "AND", "AS", "ASC", "BEFORE", "BEGIN", "BETWEEN",
+    "BY", "CASCADE", "CASE", "CAST", "CHECK", "CLEAR", "COLUMN", "COMMIT", "CONFLICT", "CONSTRAINT", "CONSUME",
+    "CONTINUE", "CORRUPT", "COSTS", "CREATE", "CROSS", "DATA", "DEAD", "DEFAULT", "DELETE", "DESC", "DESCRIBE",
+    "DISTINCT", "DO", "DROP", "DRY", "EARLIEST", "ELSE", "END", "ENUM", "ENV", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE",
+    "FILE", "FORCE", "FORMAT", "FROM", "FULL", "GENERATED", "GROUP", "GROUPS", "HAVING", "IDENTITY", "IF", "ILIKE",
+    "IN", "INCREMENT", "INDEX", "INNER", "INSERT", "INTERSECT", "INTO", "IS", "JOIN", "JSON", "KAFKA", "KEY",
+    "LATEST", "LEFT", "LETTERS", "LIKE", "LIMIT", "LOST", "NEW", "NO", "NOT", "NOTHING", "NULL", "OF", "OFF",
+    "OFFSET", "OLD", "ON", "OR", "ORDER", "OUTER", "OVER", "OVERRIDING", "PARTITION", "PARTITIONS", "PAUSE",
+    "PIPELINE", "PIPELINES", "POSTGRES", "PRIMARY", "RECURSIVE", "REDRIVE", "RENAME", "REPLACE", "RESTART",
+    "RESTRICT", "RESUME", "RESYNC", "RETURNING", "RIGHT", "ROLLBACK", "ROUTE", "ROUTES", "RUN", "SELECT", "SET",
+    "SHADOW", "SHADOWS", "SHOW", "SKIP", "SNAPSHOT", "SOURCE", "SOURCES", "START", "SYSTEM", "TABLE", "TABLES",
+    "TEXT", "THEN", "TIMESTAMP", "TIMING", "TO", "TOPIC", "TOPICS", "TRANSACTION", "TRUE", "TRUNCATE", "TYPE",
+    "UNION", "UNIQUE", "UPDATE", "UPTO", "USER", "USING", "VALUE", "VALUES", "VIEW", "VIEWS", "WAIT", "WHEN", "WHERE",
+    "WINDOW", "WITH", "WORK"
 )
 
 TYPES = (
@@ -44,10 +46,11 @@ TYPES = (
 )
 
 OPTIONS = (
-    "alias", "captured_by", "cleanup_policy", "compact", "compression", "dedup", "dedup_window_seconds",
-    "delete_retention_seconds", "latency", "max_compaction_lag_seconds", "max_message_bytes", "min_compaction_lag_seconds",
-    "min_dirty_percent", "password_env", "password_file", "payload", "publication", "retention_max_bytes",
-    "retention_seconds", "slot", "snapshot", "tables", "timestamps",
+    "alias", "captured_by", "cleanup_policy", "compact", "compression", "copied_by", "dedup", "dedup_window_seconds",
+    "delete_retention_seconds", "groups", "latency", "max_compaction_lag_seconds", "max_message_bytes",
+    "min_compaction_lag_seconds", "min_dirty_percent", "password", "password_env", "password_file", "payload",
+    "publication", "retention_max_bytes", "retention_seconds", "slot", "snapshot", "tables", "throttle", "timestamps",
+    "topics", "user",
 )
 
 FUNCTIONS = ("avg", "coalesce", "count", "lower", "max", "min", "now", "round", "sum", "table_changes", "upper")
@@ -64,6 +67,8 @@ SYSTEM_TABLES = tuple(
         "partitions",
         "pipelines",
         "queues",
+        "shadow_partitions",
+        "shadows",
         "source_tables",
         "sources",
         "stats",

@@ -33,7 +33,7 @@ from tailrace.sql.text_positions import TextPosition
 _SHADOW = "the name of a shadow"
 _OPTIONS = ("topics", "groups", "user", *PASSWORD_OPTIONS, "throttle", "copied_by")
 _ALTERED = ("bootstrap", *(option for option in _OPTIONS if option != "copied_by"))
-_SECRETS = re.compile(r"password|secret|\.pem$|\.token|sasl\.username|sasl\.oauthbearer\.config|keystore|jaas")
+_SECRETS = re.compile(r"password|secret|\.pem$|\.token|sasl\.oauthbearer\.config|keystore|jaas")
 _SIZE = re.compile(r"\s*(\d{1,12})\s*([KMG]i?)?B(?:/s)?\s*", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 1024, "mi": 1024**2, "gi": 1024**3}
 _LEAST_THROTTLE = 1_000
@@ -130,6 +130,8 @@ def _option(reader: TokenReader, name: str, position: TextPosition) -> object:
 
 
 def _setting(reader: TokenReader, name: str, position: TextPosition) -> str:
+    if name == "sasl.username":
+        reader.reject("the name of the user has an option of its own: user = '...'", position)
     if _SECRETS.search(name):
         reader.reject(
             f"{name!r} would be stored for all to read; use user = '...' and password = ENV('NAME') or FILE('/path')", position

@@ -11,22 +11,14 @@ from tailrace.model.errors import SqlError, UnsupportedSqlError
 from tailrace.model.ids import SourceId
 from tailrace.model.source import ALL_TABLES, Source
 from tailrace.model.suggestions import did_you_mean
-from tailrace.model.table import ColumnType
-from tailrace.sql.results import Result, ResultColumn
+from tailrace.sql.handlers.connection_checks import dry_run_result, raise_failed
+from tailrace.sql.results import Result
 from tailrace.sql.statements import (
     AlterSourceStatement,
     CreateSourceStatement,
     DropSourceStatement,
     ResyncSourceStatement,
     SnapshotSourceStatement,
-)
-
-_TEXT = ColumnType("text")
-_CHECK_COLUMNS = (
-    ResultColumn("check", _TEXT),
-    ResultColumn("result", _TEXT),
-    ResultColumn("detail", _TEXT),
-    ResultColumn("advice", _TEXT),
 )
 
 
@@ -42,9 +34,8 @@ class SourceHandler:
         sources.check_new(asked.name)
         checks = await self._checks(asked, source)
         if asked.is_dry_run:
-            failed = sum(check.result == "failed" for check in checks)
-            return Result(_CHECK_COLUMNS, [tuple(check) for check in checks], f"DRY RUN {failed} failed")
-        _raise_failed(checks, asked)
+            return dry_run_result(checks)
+        raise_failed(checks, asked)
         created = await sources.create(source)
         return Result(status=f"CREATE SOURCE {created.id}")
 
@@ -111,12 +102,6 @@ class SourceHandler:
         if databases is None:
             raise UnsupportedSqlError("this server can't reach databases", asked.line, asked.column)
         return await databases.check(source)
-
-
-def _raise_failed(checks: Sequence[ConnectionCheck], asked: CreateSourceStatement) -> None:
-    wrong = next((check for check in checks if check.result == "failed"), None)
-    if wrong is not None:
-        raise SqlError(f"{wrong.detail}. {wrong.advice}", asked.line, asked.column)
 
 
 def _draft(asked: CreateSourceStatement) -> Source:

@@ -278,6 +278,56 @@ def _sources(broker: Broker) -> ReadRows:
     return rows
 
 
+def _shadows(broker: Broker) -> ReadRows:
+    statuses = broker.shadows.statuses()
+
+    def rows() -> Iterator[SystemRow]:
+        for status in statuses:
+            shadow, report = status.shadow, status.report
+            yield (
+                shadow.id,
+                shadow.name,
+                shadow.direction,
+                shadow.bootstrap,
+                list(shadow.topics),
+                list(shadow.groups),
+                shadow.phase,
+                shadow.producers if shadow.phase == "cut over" and shadow.direction == "to" else None,
+                status.state,
+                report.error,
+                report.advice,
+                status.notes,
+                report.lag,
+                report.lag_seconds,
+                report.records,
+                report.bytes,
+                report.records_per_second,
+                report.bytes_per_second,
+                shadow.throttle_bytes,
+                len({one.topic for one in report.partitions}),
+                report.groups,
+                shadow.copied_by,
+                shadow.is_paused,
+                status.owner,
+                _time(status.seen_ms) if status.seen_ms else None,
+                _time(shadow.created_ms),
+            )
+
+    return rows
+
+
+def _shadow_partitions(broker: Broker) -> ReadRows:
+    found = [(status.shadow, broker.shadow_holds.partitions(status)) for status in broker.shadows.statuses()]
+
+    def rows() -> Iterator[SystemRow]:
+        for shadow, partitions in found:
+            for one, lost in partitions:
+                lag = max(0, one.end - one.position)
+                yield (shadow.name, one.topic, one.partition, one.start, one.position, one.end, lag, one.target_end, lost)
+
+    return rows
+
+
 def _source_tables(broker: Broker) -> ReadRows:
     found = [(source.name, table) for source in broker.sources for table in broker.sources.tables_of(source)]
     names = {live.topic.id: live.topic.name for live in broker.topics}
@@ -514,6 +564,51 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "created_at": _TIME,
         },
         _source_tables,
+    ),
+    "shadows": SystemTable(
+        {
+            "shadow_id": pa.int64(),
+            "name": pa.string(),
+            "direction": pa.string(),
+            "kafka": pa.string(),
+            "topic_patterns": _TEXTS,
+            "group_patterns": _TEXTS,
+            "phase": pa.string(),
+            "producers": pa.string(),
+            "state": pa.string(),
+            "error": pa.string(),
+            "advice": pa.string(),
+            "notes": _TEXTS,
+            "lag": pa.int64(),
+            "lag_seconds": pa.float64(),
+            "records": pa.int64(),
+            "bytes": pa.int64(),
+            "records_per_second": pa.int64(),
+            "bytes_per_second": pa.int64(),
+            "throttle_bytes": pa.int64(),
+            "topics": pa.int32(),
+            "groups": pa.int32(),
+            "copied_by": pa.string(),
+            "paused": pa.bool_(),
+            "owner": pa.string(),
+            "seen_at": _TIME,
+            "created_at": _TIME,
+        },
+        _shadows,
+    ),
+    "shadow_partitions": SystemTable(
+        {
+            "shadow": pa.string(),
+            "topic": pa.string(),
+            "partition": pa.int32(),
+            "start_offset": pa.int64(),
+            "position": pa.int64(),
+            "end_offset": pa.int64(),
+            "lag": pa.int64(),
+            "target_end_offset": pa.int64(),
+            "lost_records": pa.int64(),
+        },
+        _shadow_partitions,
     ),
     "stats": SystemTable({"name": pa.string(), "value": pa.float64(), "labels": pa.json_()}, _stats),
 }
