@@ -4,7 +4,7 @@ from typing import Any
 
 from tailrace.broker.broker import Broker
 from tailrace.model.ids import ShadowId
-from tailrace.model.shadow import CopyProgress, LocalProducers, Shadow, ShadowReport
+from tailrace.model.shadow import LocalProducers, Shadow, ShadowPartition, ShadowReport
 
 KAFKA = "kafka-1:9092"
 OWNER = "cut-over by a test"
@@ -41,7 +41,7 @@ def report(broker: Broker, shadow: Shadow, **positions: int) -> None:
     for name, position in positions.items():
         live = broker.topics.get(name.replace("_", "."))
         end = broker.store.bounds(live.partition(0)).end
-        partitions.append(CopyProgress(live.topic.name, 0, position, end, position, live.topic.kafka_id))
+        partitions.append(ShadowPartition(live.topic.name, 0, position, end, position, live.topic.kafka_id))
     broker.shadows.report(
         shadow, broker.shadows.attach(shadow, "a test"), "a test", ShadowReport(state="live", partitions=tuple(partitions))
     )

@@ -141,7 +141,7 @@ class CopiedTopics:
         return any(one.overlaps(another) for one in self._patterns for another in other._patterns)
 
 
-class CopyProgress(msgspec.Struct, frozen=True, array_like=True):
+class ShadowPartition(msgspec.Struct, frozen=True, array_like=True):
     """How far a partition is copied. Offsets are those of the origin, except `target_end`."""
 
     topic: str
@@ -166,7 +166,7 @@ class ShadowReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """What went wrong, if the state is `retrying` or `failed`."""
     advice: str | None = None
     """What to do about it."""
-    partitions: tuple[CopyProgress, ...] = ()
+    partitions: tuple[ShadowPartition, ...] = ()
     """All partitions that are copied, in every report: what is not named is not known any more."""
     records: int = 0
     """Records and bytes of keys and values that were copied since the process was started."""

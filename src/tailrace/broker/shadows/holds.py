@@ -9,14 +9,14 @@ import msgspec
 from tailrace.broker.shadows.shadows import Shadows
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.ids import Offset, PartitionId
-from tailrace.model.shadow import CopyProgress, LostOffsets, Shadow, ShadowStatus
+from tailrace.model.shadow import LostOffsets, Shadow, ShadowPartition, ShadowStatus
 from tailrace.store.contract import Store
 
 _MOST_NOTES = 100
 
 
 class CopiedPartition(NamedTuple):
-    progress: CopyProgress
+    progress: ShadowPartition
     lost_records: int
     """Offsets that were deleted here before they were copied."""
 
