@@ -39,6 +39,14 @@ _XERIAL_MAGIC = _XERIAL_HEAD[:8]
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _BLOCK_LENGTH = Struct(">I")
 
+# Kafka's Java code reads only LZ4 frames whose blocks do not refer to each other. This one has no checksums of its own, and
+# blocks of up to 64 KiB, as Kafka writes them.
+_LZ4_HEAD = bytes.fromhex("04224d18604082")
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_LENGTH = Struct("<I")
+_LZ4_STORED = 0x8000_0000
+_LZ4_END = _LZ4_LENGTH.pack(0)
+
 
 def compress(codec: int, data: Buffer) -> Buffer:
     if codec == Compression.NONE:
@@ -48,7 +56,7 @@ def compress(codec: int, data: Buffer) -> Buffer:
     if codec == Compression.SNAPPY:
         return _compress_xerial(data)
     if codec == Compression.LZ4:
-        return bytes(cramjam.lz4.compress(data, _LZ4_LEVEL))
+        return _compress_lz4(data, _LZ4_LEVEL)
     if codec == Compression.ZSTD:
         return bytes(cramjam.zstd.compress(data, _ZSTD_LEVEL))
     raise _unknown_codec(codec)
@@ -59,9 +67,12 @@ def compress_hard(codec: int, data: Buffer) -> Buffer:
     level = _HARD_LEVELS.get(codec)
     if level is None:
         return compress(codec, data)
-    module = {Compression.GZIP: cramjam.gzip, Compression.LZ4: cramjam.lz4, Compression.ZSTD: cramjam.zstd}[Compression(codec)]
+    if codec == Compression.LZ4:
+        hard: Buffer = _compress_lz4(data, level)
+    else:
+        hard = bytes((cramjam.gzip if codec == Compression.GZIP else cramjam.zstd).compress(data, level=level))
     # A higher level is not always the better one.
-    return min(compress(codec, data), bytes(module.compress(data, level=level)), key=len)
+    return min(compress(codec, data), hard, key=len)
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
@@ -154,6 +165,18 @@ def _compress_xerial(data: Buffer) -> Buffer:
         found += _BLOCK_LENGTH.pack(len(block))
         found += block
     return found
+
+
+def _compress_lz4(data: Buffer, level: int) -> Buffer:
+    view = memoryview(data)
+    compressed = bytearray(_LZ4_HEAD)
+    for at in range(0, len(view), _LZ4_BLOCK_BYTES):
+        # A frame of one block, which so refers to no other. Its own head is as long as ours, and its checksums are left out.
+        frame = bytes(cramjam.lz4.compress(view[at : at + _LZ4_BLOCK_BYTES], level))
+        (length,) = _LZ4_LENGTH.unpack_from(frame, len(_LZ4_HEAD))
+        compressed += frame[len(_LZ4_HEAD) : len(_LZ4_HEAD) + _LZ4_LENGTH.size + (length & ~_LZ4_STORED)]
+    compressed += _LZ4_END
+    return compressed
 
 
 def _too_large(size: str, max_bytes: int) -> MessageTooLargeError:

@@ -1,13 +1,17 @@
 """Batches are compressed and decompressed within their limits."""
 
 import tracemalloc
+from collections.abc import Callable
+from random import Random
 
 import cramjam
+import lz4.frame  # type: ignore[import-untyped]
 import pytest
 
+from tailrace.model.commit import Buffer
 from tailrace.model.errors import CorruptBatchError, MessageTooLargeError, UnsupportedCodecError
 from tailrace.model.limits import MIB
-from tailrace.wire.compression import Compression, check_codec, compress, decompress
+from tailrace.wire.compression import Compression, check_codec, compress, compress_hard, decompress
 
 DATA = b"the same words again and again " * 3000
 COMPRESSED = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
@@ -45,6 +49,15 @@ def test_spoilt_bytes_are_corrupt(codec: Compression, spoil: object) -> None:
     packed = bytes(compress(codec, DATA))
     with pytest.raises(CorruptBatchError):
         decompress(codec, spoil(packed), len(DATA))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("pack", [compress, compress_hard])
+@pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, 1_000_000])
+def test_blocks_of_lz4_do_not_refer_to_each_other_for_kafka_reads_no_others(pack: Callable[..., Buffer], size: int) -> None:
+    for data in (Random(size).randbytes(size), (DATA * (1 + size // len(DATA)))[:size]):
+        packed = bytes(pack(Compression.LZ4, data))
+        assert lz4.frame.get_frame_info(packed)["block_linked"] is False
+        assert lz4.frame.decompress(packed) == data
 
 
 def test_snappy_without_framing_is_read() -> None:
