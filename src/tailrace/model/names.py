@@ -135,12 +135,13 @@ class TopicPattern:
     def matches(self, name: str) -> bool:
         return self._expression.fullmatch(name) is not None and (self._names_its_root or not is_reserved(name))
 
-
     def overlaps(self, other: "TopicPattern") -> bool:
         """Return whether there can be a topic whose name both patterns match."""
         for one, another in ((self, other), (other, self)):
-            if not one._names_its_root and another._names_its_root and is_reserved(f"{another._parts[0]}."):
-                return False
+            root = another._parts[0]
+            if not one._names_its_root and another._names_its_root and is_reserved(f"{root}."):
+                # Below it are the server's own topics, which the first pattern leaves out.
+                return one.matches(root) and another.matches(root)
         return _overlap(self._parts, other._parts)
 
 

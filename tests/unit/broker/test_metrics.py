@@ -10,6 +10,7 @@ from tests.support.aio import on_loop
 from tests.support.brokers import append, options, raw, running_broker
 from tests.support.clocks import ManualClock
 from tests.support.offsets import up_to
+from tests.support.shadows import created, report
 
 
 def scrape(broker: Broker) -> dict[str, float]:
@@ -32,6 +33,25 @@ async def test_traffic_is_shown_by_topic() -> None:
         assert shown['tailrace_bytes_in_total{topic="app.t"}'] == len(batch.batch)
         assert shown['tailrace_messages_out_total{topic="app.t"}'] == 2
         assert shown['tailrace_bytes_out_total{topic="app.t"}'] == len(batch.batch)
+
+
+@on_loop
+async def test_shadows_are_shown_and_what_is_held_for_them() -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("app.a", options=options(retention_max_bytes=1))
+        shadow = await created(broker)
+        batch = raw("app.a", 0, b"a")
+        for _ in range(3):
+            await append(broker, batch)
+        shown = scrape(broker)
+        assert 'tailrace_shadow_lag_seconds{shadow="prod"}' not in shown
+        report(broker, shadow, app_a=1)
+        await broker.retention.run_once()
+        await broker.cut_overs.fence(shadow, "me", "refuse")
+        shown = scrape(broker)
+        found = {name: shown[f'tailrace_shadow_{name}{{shadow="prod"}}'] for name in ("live", "lag", "fenced", "records_total")}
+        assert found == {"live": 1, "lag": 2, "fenced": 1, "records_total": 0}
+        assert shown["tailrace_retention_held_bytes"] == len(batch.batch)
 
 
 @on_loop
