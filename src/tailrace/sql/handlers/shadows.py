@@ -100,9 +100,7 @@ class ShadowHandler:
         report = self._broker.shadows.last_report(shadow)
         lost = () if report is None else report.lost
         await self._broker.shadows.alter(shadow, lambda now: msgspec.structs.replace(now, skipped=lost))
-        return Result(
-            status=f"ALTER SHADOW {shadow.id}; {counted(len(lost), 'range')} {'is' if len(lost) == 1 else 'are'} left out"
-        )
+        return Result(status=f"ALTER SHADOW {shadow.id}; {counted(len(lost), 'range')} left out")
 
     async def drop(self, asked: DropShadowStatement) -> Result:
         shadows = self._broker.shadows

@@ -126,10 +126,10 @@ async def test_topics_of_a_shadow_that_is_cut_over_are_not_altered() -> None:
 async def test_skip_lost_takes_what_is_known_to_be_lost_and_no_more() -> None:
     async with running_sql() as sql:
         await sql.run(CREATE)
-        assert (await sql.run("ALTER SHADOW prod SKIP LOST")).status == "ALTER SHADOW 1; 0 ranges are left out"
+        assert (await sql.run("ALTER SHADOW prod SKIP LOST")).status == "ALTER SHADOW 1; 0 ranges left out"
         lost = (LostOffsets("app.a", 0, 5, 9, "id"),)
         report(sql, ShadowReport(state="failed", lost=lost))
-        assert (await sql.run("ALTER SHADOW prod SKIP LOST")).status == "ALTER SHADOW 1; 1 range is left out"
+        assert (await sql.run("ALTER SHADOW prod SKIP LOST")).status == "ALTER SHADOW 1; 1 range left out"
         assert sql.broker.shadows.get("prod").skipped == lost
 
 
