@@ -600,7 +600,7 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
         {
             "shadow": pa.string(),
             "topic": pa.string(),
-            "partition": pa.int32(),
+            "partition_id": pa.int32(),
             "start_offset": pa.int64(),
             "position": pa.int64(),
             "end_offset": pa.int64(),

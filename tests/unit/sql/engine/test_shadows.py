@@ -90,7 +90,7 @@ async def test_what_is_reported_is_shown() -> None:
             "owner": "copier-1",
         }  # fmt: skip
         assert {name: row[name] for name in expected} == expected
-        assert await sql.rows("SELECT * FROM system.shadow_partitions ORDER BY partition") == [
+        assert await sql.rows("SELECT * FROM system.shadow_partitions ORDER BY partition_id") == [
             ("prod", "app.a", 0, 1, 5, 9, 4, 105, 0),
             ("prod", "app.a", 1, 0, 7, 7, 0, 3, 0),
         ]
