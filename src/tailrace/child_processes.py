@@ -64,6 +64,8 @@ class ChildProcesses(Generic[T]):
         self._supervised = supervised
         self._clock = clock
         self._running: dict[int, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        """Those whose processes have been told to end."""
         self._known: dict[int, T] = {}
         """What the processes were started with, or were told since."""
         self._following: asyncio.Task[None] | None = None
@@ -74,7 +76,12 @@ class ChildProcesses(Generic[T]):
     async def close(self) -> None:
         if self._following is not None:
             self._following.cancel()
-        await asyncio.gather(*(self.stop(number) for number in list(self._running)))
+            # It may be about to start something.
+            await asyncio.wait((self._following,))
+        for number in list(self._running):
+            self._end(number)
+        if self._ending:
+            await asyncio.wait(self._ending)
 
     def run(self, number: int, one: T) -> None:
         """Start the process of one of them, unless it runs."""
@@ -84,11 +91,17 @@ class ChildProcesses(Generic[T]):
 
     async def stop(self, number: int) -> None:
         """End the process of one of them. It is started again when what is wanted changes the next time, if it still is."""
+        task = self._end(number)
+        if task is not None:
+            await asyncio.wait((task,))
+
+    def _end(self, number: int) -> "asyncio.Task[None] | None":
         task = self._running.pop(number, None)
         if task is not None:
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        return task
 
     async def _follow(self) -> None:
         """Start and stop processes as what is wanted changes."""
@@ -110,28 +123,36 @@ class ChildProcesses(Generic[T]):
         backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         while True:
             began = self._clock.monotonic()
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "tailrace",
-                *self._supervised.command(one),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
-                env={**os.environ, **ENDS_WITH_PARENT},
-                start_new_session=True,
-            )
             try:
-                last = await _log_lines(f"{what} {name}", process)
-            except asyncio.CancelledError:
-                await _end(process)
-                raise
+                last = await self._run(one)
+            except OSError as error:
+                last = f"the process can't be started: {error}"
             if self._clock.monotonic() - began > _STABLE_SECONDS:
                 backoff.reset()
             pause = backoff.next_pause()
-            self._supervised.note_exit(one, last or f"the process ended with exit code {process.returncode}")
+            self._supervised.note_exit(one, last)
             _log.warning("%s %r ended; it is started again in %.1f s: %s", what, name, pause, last)
             await asyncio.sleep(pause)
+
+    async def _run(self, one: T) -> str:
+        """Run the process of one of them until it ends, and return why it did."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tailrace",
+            *self._supervised.command(one),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **ENDS_WITH_PARENT},
+            start_new_session=True,
+        )
+        try:
+            last = await _log_lines(f"{self._supervised.what} {self._supervised.name(one)}", process)
+        except asyncio.CancelledError:
+            await _end(process)
+            raise
+        return last or f"the process ended with exit code {process.returncode}"
 
 
 async def ask_process(module: str, action: str, asked: msgspec.Struct, what: str) -> list[ConnectionCheck]:
