@@ -29,7 +29,7 @@ class ShadowView(msgspec.Struct):
     lag_seconds: float | None
     """How long the oldest record that is not copied has been there."""
     records: int
-    """Records and bytes of keys and values that were copied since the process was started."""
+    """Records that were copied since the process was started, and their bytes as they are stored."""
     bytes: int
     records_per_second: int
     bytes_per_second: int

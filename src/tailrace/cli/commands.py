@@ -15,6 +15,7 @@ from tailrace.cli.pipeline import pipeline_app
 from tailrace.cli.publish import publish
 from tailrace.cli.routes import routes_app
 from tailrace.cli.serve import serve
+from tailrace.cli.shadow import shadow_app
 from tailrace.cli.snapshot import snapshot
 from tailrace.cli.sql.command import sql
 from tailrace.cli.tail import tail
@@ -33,6 +34,7 @@ def build_app() -> CommandGroup:
     app.add("serve", serve, _RUN)
     app.add_typer(pipeline_app(), name="pipeline", rich_help_panel=_RUN)
     app.add("capture", capture, _RUN)
+    app.add_typer(shadow_app(), name="shadow", rich_help_panel=_RUN)
     app.add("sql", sql, _USE)
     app.add("copy", copy, _USE)
     app.add("snapshot", snapshot, _USE)

@@ -89,7 +89,7 @@ class Shadow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     password_file: str | None = None
     """The file that holds the password where the copying runs."""
     throttle_bytes: int | None = None
-    """Bytes of keys and values that are copied in a second at most."""
+    """Bytes that are copied in a second at most, as they are stored."""
     copied_by: CopiedBy = "server"
     created_ms: int
     is_paused: bool = False
@@ -169,7 +169,7 @@ class ShadowReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     partitions: tuple[ShadowPartition, ...] = ()
     """All partitions that are copied, in every report: what is not named is not known any more."""
     records: int = 0
-    """Records and bytes of keys and values that were copied since the process was started."""
+    """Records that were copied since the process was started, and their bytes as they are stored."""
     bytes: int = 0
     records_per_second: int = 0
     """Of the last seconds."""
