@@ -80,10 +80,14 @@ class CutOvers:
         self._giving_up: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Fence what was fenced before the restart. The commands that cut over have time to be heard of again."""
-        self.apply()
+        """Watch the fences that were there before the restart. Their commands have time to be heard of again."""
         for shadow in self._shadows:
             self._set_deadline(shadow)
+
+    async def end_overdue(self) -> None:
+        """End the fences whose commands are silent or too slow, and return when that is done. Timers do it by themselves."""
+        self._deadlines.run_due()
+        await asyncio.gather(*self._giving_up)
 
     async def close(self) -> None:
         self._deadlines.close()
@@ -287,14 +291,14 @@ class CutOvers:
     def _due(self, shadow_id: ShadowId) -> None:
         shadow = next((one for one in self._shadows if one.id == shadow_id), None)
         if shadow is not None and shadow.fence is not None:
-            task = self._committer.loop.create_task(self._end_overdue(shadow, shadow.fence))
+            task = self._committer.loop.create_task(self._end_fence(shadow, shadow.fence))
             self._giving_up.add(task)
             task.add_done_callback(self._giving_up.discard)
 
     def _call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
         return self._committer.loop.call_later(seconds, callback)
 
-    async def _end_overdue(self, shadow: Shadow, fence: Fence) -> None:
+    async def _end_fence(self, shadow: Shadow, fence: Fence) -> None:
         is_silent = self._monotonic_ms() < self._latest_ends.get(shadow.id, 0)
         seconds = self._limits.shadow_fence_silence_seconds if is_silent else self._limits.shadow_fence_seconds
         why = f"the command was not heard of for {seconds} s" if is_silent else f"it was not done within {seconds} s"
