@@ -98,7 +98,7 @@ BY_SHADOW = (
     ShadowMetric("shadow_records", "Records that a shadow has copied.", lambda status: status.report.records, is_counter=True),
     ShadowMetric(
         "shadow_bytes",
-        "Bytes of keys and values that a shadow has copied.",
+        "Bytes that a shadow has copied, as they are stored.",
         lambda status: status.report.bytes,
         is_counter=True,
     ),
