@@ -233,8 +233,12 @@ CONFIG_NAMES = (*_BY_NAME, ALIAS, *_FIXED, *ACCEPTED)
 
 _SERVER_NAMES = {
     "cleanup.policy": "log.cleanup.policy",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
     "max.message.bytes": "message.max.bytes",
     "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
     "retention.bytes": "log.retention.bytes",
     "retention.ms": "log.retention.ms",
 }

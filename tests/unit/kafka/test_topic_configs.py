@@ -106,3 +106,14 @@ def test_the_source_of_a_config_is_returned() -> None:
     sources = {config.name: config.source for config in show_configs(None, TopicSettings(retention_seconds=1), DEFAULT_LIMITS)}
     assert sources["retention.ms"] is ConfigSource.TOPIC
     assert sources["retention.bytes"] is ConfigSource.DEFAULT
+
+
+def test_configs_of_compaction_have_the_names_of_kafkas_defaults() -> None:
+    shown = {entry.name: entry.server_name for entry in show_configs(None, TopicSettings(), DEFAULT_LIMITS)}
+    expected = {
+        "delete.retention.ms": "log.cleaner.delete.retention.ms",
+        "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+        "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+        "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    }
+    assert {name: shown[name] for name in expected} == expected
