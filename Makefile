@@ -29,14 +29,15 @@ test: $(READY) ## run the whole test suite, three tests at a time; SLOW=1 adds 5
 chaos: $(READY) ## real servers under faults, judged by a checker; ARGS='--profile long' for 20 minutes, '--seed 7' to repeat
 	@$(BIN)/python -m chaos $(ARGS)
 
-compat: $(READY) ## try every Kafka client at full volume, Java, Go, Node and Spark too; writes docs/reference/kafka-clients.md
+compat: $(READY) ## try every Kafka client at full volume, and the tools around Kafka; writes docs/reference/kafka-clients.md
 	@$(BIN)/python -m tests.compat.prepare
 	@$(BIN)/pytest tests/compat --everything $(ARGS)
 
-smoke: $(READY) ## the short form of what needs more than PyPI: clients of Java, Go and Node, kcat, Spark's Kafka connector, the real-time mode, a Spark cluster
+smoke: $(READY) ## the short form of what needs more than PyPI: clients of Java, Go and Node, kcat, Kafka's tools, Spark's Kafka connector, the real-time mode, a Spark cluster
 	@$(BIN)/python -m tests.compat.prepare
 	@$(BIN)/pytest tests/compat/test_clients.py --others \
 		-k '(java or franz-go or kafkajs or kcat or spark) and (keyed or zstd or idempotent or consume or two-members or topics or transaction)' $(ARGS)
+	@$(BIN)/pytest tests/compat/tools --others $(ARGS)
 	@$(BIN)/pytest tests/compat/test_realtime.py tests/compat/test_cluster.py --others $(ARGS)
 
 differential: $(READY) ## ask PostgreSQL and Tailrace the same SQL and list what differs; ARGS='--subject json' picks a subject
@@ -69,7 +70,7 @@ lock: $(READY) ## renew uv.lock and requirements.lock from pyproject.toml
 	@$(BIN)/uv export --quiet --locked --no-emit-project --no-header --format requirements-txt --output-file requirements.lock
 
 clean: ## remove the environment and all caches
-	@rm -rf $(VENV) tests/compat/java/target tests/compat/spark/target tests/compat/go/target tests/compat/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) tests/compat/java/target tests/compat/spark/target tests/compat/go/target tests/compat/node/node_modules tests/compat/tools/target tests/compat/tools/*/target .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml requirements.lock
 	@python=$$($(FIND_PYTHON)); test -n "$$python" || { \

@@ -96,11 +96,11 @@ def _settings(address: Address, data: Path, durability: Durability) -> str:
     controller = free_address()
     settings = {
         "process.roles": "broker,controller",
-        "node.id": 1,
+        "node.id": 0,
         "listeners": f"PLAINTEXT://{address},CONTROLLER://{controller}",
         "advertised.listeners": f"PLAINTEXT://{address}",
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": f"1@{controller}",
+        "controller.quorum.voters": f"0@{controller}",
         "log.dirs": data,
         "offsets.topic.replication.factor": 1,
         "transaction.state.log.replication.factor": 1,

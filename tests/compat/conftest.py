@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable, Generator, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,13 +14,13 @@ from tests.compat.clients.confluent import Adapter as Confluent  # noqa: E402
 from tests.compat.contract import Client  # noqa: E402
 from tests.compat.grid import Cell, Column, Grid  # noqa: E402
 from tests.compat.kinds import KINDS, ClientKind  # noqa: E402
+from tests.compat.page import CLIENTS_HEADING, write_section  # noqa: E402
 from tests.compat.process import ClientProcess  # noqa: E402
 from tests.compat.scenarios import SCENARIOS, Scenario  # noqa: E402
 from tests.support.kafka import RawClient  # noqa: E402
 from tests.support.server import ServerProcess  # noqa: E402
 from tools.record_frames import FRAMES, Recorder  # noqa: E402
 
-PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "kafka-clients.md"
 REFEREE_ID = "referee"
 END_TXN = 26
 """The API without which there are no transactions."""
@@ -132,7 +131,8 @@ def grid(everything: bool, volume: int) -> Iterator[Grid]:
     if everything:
         columns = [Column(kind.name, kind.title, "not installed" if kind.missing() else kind.version()) for kind in KINDS]
         if grid.is_complete(columns):
-            PAGE.write_text(grid.render(columns, {"Tailrace": __version__, "Records through each codec": f"{volume:,}"}))
+            facts = {"Tailrace": __version__, "Records through each codec": f"{volume:,}"}
+            write_section(CLIENTS_HEADING, grid.render(columns, facts))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,4 @@
-"""The page that a run of everything writes: scenarios down, clients across, and the reason for every cell that is not a yes."""
+"""The section of the page about clients: scenarios down, clients across, and the reason for every cell that is not a yes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -7,14 +7,9 @@ from tests.compat.scenarios import Scenario
 
 Outcome = Literal["works", "fails", "n/a", "not run"]
 
+SIGNS: Mapping[Outcome, str] = {"works": "✓", "fails": "**fails**", "n/a": "n/a", "not run": "?"}
 _HEAD = """\
-# Kafka clients
-
-What each client does with a real `tailrace serve`. This page is written by `make compat`, which plays every scenario of
-`tests/compat/scenarios/` with every client; nothing on it is written by hand.
-
-"✓" works. "n/a" the client can not express it. "**fails**" does not work today. "?" was not tried.
-The notes say why; there "it" is the client.
+Each client plays every scenario of `tests/compat/scenarios/`. In the notes "it" is the client.
 """
 
 
@@ -29,6 +24,25 @@ class Column(NamedTuple):
     version: str
 
 
+class Notes:
+    """The reasons below a table. Equal ones have one number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def mark(self, cell: Cell) -> str:
+        """Return what stands behind a sign."""
+        if not cell.reason:
+            return ""
+        sentence = cell.reason[:1].upper() + cell.reason[1:].rstrip(".") + "."
+        return f" ({self._numbers.setdefault(sentence, len(self._numbers) + 1)})"
+
+    def lines(self) -> list[str]:
+        if not self._numbers:
+            return []
+        return ["", "### Notes", "", *(f"{number}. {reason}" for reason, number in self._numbers.items())]
+
+
 class Grid:
     """Collects cells as the tests end, and renders them."""
 
@@ -40,11 +54,11 @@ class Grid:
         self._cells[client, scenario] = cell
 
     def is_complete(self, columns: Sequence[Column]) -> bool:
-        """Whether the run has been through all of it: then the page may be written."""
+        """Whether the run has been through all of it: then the section may be written."""
         return len(self._cells) == len(columns) * len(self._scenarios)
 
     def render(self, columns: Sequence[Column], facts: Mapping[str, str]) -> str:
-        notes: dict[str, int] = {}
+        notes = Notes()
         rows = [self._row(columns, scenario, notes) for scenario in self._scenarios]
         parts = [
             _HEAD,
@@ -56,23 +70,11 @@ class Grid:
             "| Scenario | APIs | " + " | ".join(column.title for column in columns) + " |",
             "|---|---|" + "---|" * len(columns),
             *rows,
-            "",
-            "## Notes",
-            "",
-            *(f"{number}. {reason}" for reason, number in notes.items()),
+            *notes.lines(),
         ]
         return "\n".join(parts) + "\n"
 
-    def _row(self, columns: Sequence[Column], scenario: Scenario, notes: dict[str, int]) -> str:
-        cells = []
-        for column in columns:
-            cell = self._cells.get((column.name, scenario.name), Cell("not run", "Not tried in this run."))
-            sign = {"works": "✓", "fails": "**fails**", "n/a": "n/a", "not run": "?"}[cell.outcome]
-            if cell.reason:
-                sign += f" ({notes.setdefault(_sentence(cell.reason), len(notes) + 1)})"
-            cells.append(sign)
-        return f"| {scenario.title} | {scenario.apis} | " + " | ".join(cells) + " |"
-
-
-def _sentence(reason: str) -> str:
-    return reason[:1].upper() + reason[1:].rstrip(".") + "."
+    def _row(self, columns: Sequence[Column], scenario: Scenario, notes: Notes) -> str:
+        cells = [self._cells.get((column.name, scenario.name), Cell("not run", "Not tried in this run")) for column in columns]
+        signs = [SIGNS[cell.outcome] + notes.mark(cell) for cell in cells]
+        return f"| {scenario.title} | {scenario.apis} | " + " | ".join(signs) + " |"

@@ -1,7 +1,8 @@
 """Gets what `make compat` needs beyond the development environment, each by its ordinary package manager.
 
-kcat by apt-get, the Java client by Maven, those of Go and Node by their own tools where these are installed, and
-by pip the oldest Spark that is supported, with this package, into an environment of its own.
+kcat by apt-get, the Java client and the tools of Kafka's ecosystem by Maven, the clients of Go and Node by their own tools
+where these are installed, and by pip the oldest Spark that is supported, with this package, and frameworks of Python, each into
+an environment of its own. What can't be had is shown as not tried.
 """
 
 import os
@@ -11,6 +12,8 @@ import sys
 import venv
 from pathlib import Path
 
+from bench.peers.debezium import debezium_jars
+from bench.peers.kafka import KAFKA, NotObtainable, jars_of
 from tests.compat.kinds import (
     GO_FOLDER,
     GO_PROGRAM,
@@ -23,6 +26,20 @@ from tests.compat.kinds import (
     SPARK_JARS,
     SPARK_PYTHON,
 )
+from tests.compat.tools.programs import (
+    EXTRAS,
+    FLINK,
+    FLINK_CONNECTOR,
+    FLINK_FOLDER,
+    FLINK_JAR,
+    FRAMEWORKS,
+    KAFKA_JARS,
+    KAFKA_POM,
+    STREAMS_FOLDER,
+    STREAMS_JAR,
+    TARGET,
+    python_of,
+)
 
 
 def main() -> None:
@@ -32,16 +49,16 @@ def main() -> None:
         _install("default-jdk-headless")
     if shutil.which("mvn") is None:
         _install("maven")
-    if shutil.which("mvn") is not None and _is_outdated():
-        _maven(JAVA_FOLDER, "package")
+    if shutil.which("mvn") is not None:
+        _build(JAVA_FOLDER, JAVA_JAR)
+        _prepare_tools()
     if shutil.which("go") is not None:
         _run("go", "build", "-C", str(GO_FOLDER), "-o", str(GO_PROGRAM), ".")
     if shutil.which("npm") is not None:
         _run("npm", "ci", "--silent", "--no-audit", "--no-fund", "--prefix", str(NODE_FOLDER))
-    if not SPARK_PYTHON.exists():
-        venv.create(SPARK_PYTHON.parent.parent, with_pip=True, clear=True)
-    install = (str(SPARK_PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    _run(*install, f"pyspark=={SPARK}", "--editable", f"{ROOT}[spark]")
+    _install_python(SPARK_PYTHON, f"pyspark=={SPARK}", "--editable", f"{ROOT}[spark]")
+    for package, version in FRAMEWORKS.items():
+        _install_python(python_of(package), f"{package}{EXTRAS.get(package, '')}=={version}")
     prepare_connector()
 
 
@@ -51,9 +68,29 @@ def prepare_connector() -> None:
         _maven(SPARK_FOLDER, f"-Dspark.version={SPARK}", f"-DoutputDirectory={SPARK_JARS}", "dependency:copy-dependencies")
 
 
-def _is_outdated() -> bool:
-    sources = [JAVA_FOLDER / "pom.xml", *(path for path in (JAVA_FOLDER / "src").rglob("*") if path.is_file())]
-    return not JAVA_JAR.exists() or max(map(_modified, sources)) > _modified(JAVA_JAR)
+def _prepare_tools() -> None:
+    TARGET.mkdir(exist_ok=True)
+    try:
+        jars_of(KAFKA_POM, {"kafka.version": KAFKA}, KAFKA_JARS, f"the tools of Kafka {KAFKA}")
+        debezium_jars(TARGET)
+    except NotObtainable as why:
+        print(f"{why}; it will be shown as not tried", file=sys.stderr)
+    _build(STREAMS_FOLDER, STREAMS_JAR, f"-Dkafka.version={KAFKA}")
+    _build(FLINK_FOLDER, FLINK_JAR, f"-Dflink.version={FLINK}", f"-Dconnector.version={FLINK_CONNECTOR}")
+
+
+def _build(folder: Path, jar: Path, *properties: str) -> None:
+    """Build a project of Maven, unless its jar is newer than its files."""
+    sources = [folder / "pom.xml", *(path for path in (folder / "src").rglob("*") if path.is_file())]
+    if not jar.exists() or max(map(_modified, sources)) > _modified(jar):
+        _maven(folder, *properties, "package")
+
+
+def _install_python(python: Path, *packages: str) -> None:
+    """Install packages into the environment of this interpreter, which is made if it is not there."""
+    if not python.exists():
+        venv.create(python.parent.parent, with_pip=True, clear=True)
+    _run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages)
 
 
 def _modified(path: Path) -> float:

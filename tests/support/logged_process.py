@@ -11,6 +11,7 @@ from typing import Self
 from tests.support.eventually import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
+_LAST_WORDS = 10_000
 
 
 class LoggedProcess:
@@ -45,19 +46,24 @@ class LoggedProcess:
         return self._log.read_text()
 
     @property
+    def last_words(self) -> str:
+        """The end of what it said, for a message."""
+        return self.output[-_LAST_WORDS:]
+
+    @property
     def has_ended(self) -> bool:
         return self._process.poll() is not None
 
     def await_line(self, text: str, seconds: float = 200.0) -> None:
         eventually(lambda: text in self.output or self.has_ended, f"the line {text!r}", seconds)
-        assert text in self.output, f"it ended with {self._process.returncode}: {self.output}"
+        assert text in self.output, f"it ended with {self._process.returncode}: {self.last_words}"
 
     def wait(self, seconds: float = 200.0) -> int:
         """Its exit code."""
         try:
             return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"it still ran after {seconds:g} s: {self.output}") from None
+            raise AssertionError(f"it still ran after {seconds:g} s: {self.last_words}") from None
 
     def terminate(self, seconds: float = 100.0) -> int:
         self._process.terminate()
