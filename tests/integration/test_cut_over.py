@@ -1,16 +1,22 @@
 """Cut-overs of a real server under real clients: fences, restarts, and commands that die."""
 
+import asyncio
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError as AioKafkaError
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaProducer
+from kafka.errors import KafkaError as KafkaPythonError
 
 from tailrace.client import Client, TailraceError
 from tests.support.api import Api
@@ -344,3 +350,54 @@ def test_topics_that_kafka_clients_create_or_create_again_are_fenced(server: Ser
         )
     producer.flush(PATIENCE_SECONDS)
     assert outcomes == {TOPIC: "POLICY_VIOLATION", "app.new": "POLICY_VIOLATION", "unrelated": None}
+
+
+def _send_by_kafka_python(kafka: str, value: bytes) -> str | None:
+    producer = KafkaProducer(bootstrap_servers=kafka, acks="all", enable_idempotence=True)
+    try:
+        producer.send(TOPIC, value, partition=0).get(PATIENCE_SECONDS)
+    except KafkaPythonError as error:
+        return type(error).__name__
+    finally:
+        producer.close()
+    return None
+
+
+def _send_by_aiokafka(kafka: str, value: bytes) -> str | None:
+    async def send() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=kafka, enable_idempotence=True) as producer:
+            await asyncio.wait_for(producer.send_and_wait(TOPIC, value, partition=0), PATIENCE_SECONDS)
+
+    try:
+        asyncio.run(send())
+    except AioKafkaError as error:
+        return type(error).__name__
+    return None
+
+
+@pytest.mark.parametrize("send", [_send_by_kafka_python, _send_by_aiokafka], ids=["kafka-python", "aiokafka"])
+def test_other_clients_wait_for_the_end_of_a_fence_and_learn_of_a_cut_over(
+    server: ServerProcess, api: Api, send: Callable[[str, bytes], str | None]
+) -> None:
+    number = fence(api)["fence"]
+    outcomes: list[str | None] = []
+    sending = threading.Thread(target=lambda: outcomes.append(send(server.kafka, b"waited")))
+    sending.start()
+    eventually(lambda: _produces(server) > 1, "a produce that is sent again")
+    assert (outcomes, sending.is_alive()) == ([], True)
+    api.ask("/api/shadows/prod/unfence", {"fence": number})
+    sending.join(PATIENCE_SECONDS)
+    assert outcomes == [None]
+    assert stored(server) == ["waited"]
+    number = fence(api)["fence"]
+    api.ask("/api/shadows/prod/cut-over", {"fence": number, "producers": "refuse"})
+    assert send(server.kafka, b"refused") == "PolicyViolationError"
+    assert stored(server) == ["waited"]
+
+
+def _produces(server: ServerProcess) -> float:
+    """Return how many produce requests the server has answered."""
+    with urllib.request.urlopen(f"{server.url}/metrics", timeout=PATIENCE_SECONDS) as page:  # noqa: S310  the test's own server
+        text = page.read().decode()
+    found = re.findall(r'^tailrace_kafka_requests_total\{api="Produce"\} (\S+)$', text, re.MULTILINE)
+    return sum(map(float, found))
