@@ -154,7 +154,7 @@ class Server:
         broker.shadows.own_addresses = (kafka_address, *(() if self._advertise is None else (self._advertise,)))
         children = (
             CaptureProcesses(broker.sources, url, self._clock),
-            ShadowProcesses(broker.shadows, url, status.kafka, broker.cluster_id, self._clock),
+            ShadowProcesses(broker.shadows, url, status.kafka, broker.cluster_id, self._durability, self._clock),
         )
         try:
             for listener in listeners:

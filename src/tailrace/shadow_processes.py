@@ -8,11 +8,19 @@ import msgspec
 from tailrace.broker.shadows.shadows import Shadows
 from tailrace.child_processes import ChildProcesses, ask_process
 from tailrace.model.clock import Clock
+from tailrace.model.commit import Durability
 from tailrace.model.connection_check import ConnectionCheck
 from tailrace.model.shadow import Shadow, ShadowToCheck
 
 _TOLD = ("throttle_bytes", "topics", "groups", "skipped", "phase", "producers", "fence", "fences", "note")
 """A process is told of these when it reports."""
+
+_RELAXED = ConnectionCheck(
+    "durability",
+    "warning",
+    "the durability of the server is relaxed: a power cut may take back records that are in the target already",
+    "Start the server with --durability fsync before you cut over",
+)
 
 
 class ShadowProcesses:
@@ -20,11 +28,12 @@ class ShadowProcesses:
 
     what = "the copying of shadow"
 
-    def __init__(self, shadows: Shadows, url: str, kafka: str, cluster_id: str, clock: Clock) -> None:
+    def __init__(self, shadows: Shadows, url: str, kafka: str, cluster_id: str, durability: Durability, clock: Clock) -> None:
         self._shadows = shadows
         self._url = url
         self._kafka = kafka
         self._cluster_id = cluster_id
+        self._durability = durability
         self._processes: ChildProcesses[Shadow] = ChildProcesses(self, clock)
 
     def start(self) -> None:
@@ -37,7 +46,8 @@ class ShadowProcesses:
     async def check(self, shadow: Shadow) -> list[ConnectionCheck]:
         """Ask the Kafka of a shadow whether it can be copied to, or from."""
         asked = ShadowToCheck(shadow=shadow, kafka=self._kafka, cluster_id=self._cluster_id)
-        return await ask_process("tailrace.shadow", "check", asked, f"the Kafka at {shadow.bootstrap}")
+        checks = await ask_process("tailrace.shadow", "check", asked, f"the Kafka at {shadow.bootstrap}")
+        return [*checks, _RELAXED] if self._durability == "relaxed" and shadow.direction == "to" else checks
 
     @property
     def changed(self) -> asyncio.Event:

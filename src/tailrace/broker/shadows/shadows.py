@@ -200,6 +200,9 @@ class Shadows:
 
     def status(self, shadow: Shadow) -> ShadowStatus:
         report, owner, seen_ms = self._copies.status(shadow.id, "copy process")
+        if not shadow.is_copied:
+            # That nobody copies is wanted.
+            report = msgspec.structs.replace(report, state="stopped", error=None, advice=None)
         return ShadowStatus(shadow=shadow, state=report.state, owner=owner, seen_ms=seen_ms, report=report)
 
     def statuses(self) -> list[ShadowStatus]:

@@ -151,6 +151,18 @@ async def test_a_process_that_is_silent_or_has_ended_is_told_apart() -> None:
 
 
 @on_loop
+async def test_a_shadow_that_nobody_is_to_copy_is_stopped_without_an_error() -> None:
+    clock = ManualClock()
+    async with running_broker(clock=clock) as broker:
+        shadow = await created(broker)
+        broker.shadows.report(shadow, broker.shadows.attach(shadow, "a"), "a", ShadowReport(state="retrying", error="no route"))
+        paused = await broker.shadows.alter(shadow, lambda now: msgspec.structs.replace(now, is_paused=True))
+        clock.advance(1000 * DEFAULT_LIMITS.shadow_silence_seconds + 1)
+        status = broker.shadows.status(paused)
+        assert (status.state, status.report.error, status.report.advice) == ("stopped", None, None)
+
+
+@on_loop
 async def test_after_a_restart_the_first_report_is_believed() -> None:
     store = MemoryStore()
     async with running_broker(store) as broker:
