@@ -48,6 +48,8 @@ def test_the_document_holds_every_endpoint_but_those_that_pipelines_use(url: str
         "/api/views",
         "/api/routes",
         "/api/sources",
+        "/api/shadows",
+        "/api/shadows/{name}",
         "/api/pipelines",
         "/api/topics",
         "/api/topics/{name}",

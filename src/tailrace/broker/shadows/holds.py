@@ -1,6 +1,7 @@
 """What retention and compaction leave until shadows have copied it."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ import msgspec
 
 from tailrace.broker.shadows.shadows import Shadows
 from tailrace.broker.topics.topics import Topics
+from tailrace.model.errors import UnknownShadowError
 from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.shadow import LostOffsets, Shadow, ShadowPartition, ShadowStatus
 from tailrace.store.contract import Store
@@ -50,9 +52,8 @@ class ShadowHolds:
         """Return what was reported of each partition of a shadow, with the records that retention has removed before."""
         found = []
         for one in status.report.partitions:
-            live = self._topics.find(one.topic) if status.shadow.direction == "to" else None
-            is_same = live is not None and live.topic.kafka_id == one.topic_id and one.partition < len(live.partitions)
-            start = self._store.bounds(live.partitions[one.partition]).start if live is not None and is_same else one.position
+            partition = self._partition(one) if status.shadow.direction == "to" else None
+            start = 0 if partition is None else self._store.bounds(partition).start
             found.append(CopiedPartition(one, max(0, start - one.position)))
         return found
 
@@ -65,17 +66,20 @@ class ShadowHolds:
         for shadow in self._shadows:
             is_behind = shadow.direction == "to" and self._reported(shadow).get(partition, start) < end
             if is_behind and self._shadows.topics_of(shadow).includes(live.topic.name):
-                await self._shadows.alter(shadow, partial(_with_lost_deletions, lost))
+                with suppress(UnknownShadowError):
+                    await self._shadows.alter(shadow, partial(_with_lost_deletions, lost))
 
     def _reported(self, shadow: Shadow) -> dict[PartitionId, Offset]:
-        """Return the positions that were reported, without those of topics that were made again since."""
+        """Return the positions that were reported."""
         report = self._shadows.last_report(shadow)
-        found = {}
-        for one in () if report is None else report.partitions:
-            live = self._topics.find(one.topic)
-            if live is not None and live.topic.kafka_id == one.topic_id and one.partition < len(live.partitions):
-                found[live.partitions[one.partition]] = Offset(one.position)
-        return found
+        found = {self._partition(one): Offset(one.position) for one in (() if report is None else report.partitions)}
+        return {partition: position for partition, position in found.items() if partition is not None}
+
+    def _partition(self, one: ShadowPartition) -> PartitionId | None:
+        """Return the partition that a report means; `None` if it was deleted, even if there is another of its name now."""
+        live = self._topics.find(one.topic)
+        is_there = live is not None and live.topic.kafka_id == one.topic_id and 0 <= one.partition < len(live.partitions)
+        return live.partitions[one.partition] if live is not None and is_there else None
 
 
 def _with_lost_deletions(lost: LostOffsets, shadow: Shadow) -> Shadow:

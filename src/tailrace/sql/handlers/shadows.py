@@ -99,7 +99,7 @@ class ShadowHandler:
         shadow = self._broker.shadows.get(asked.name)
         report = self._broker.shadows.last_report(shadow)
         lost = () if report is None else report.lost
-        await self._broker.shadows.alter(shadow, lambda now: msgspec.structs.replace(now, skipped=lost))
+        await self._broker.shadows.alter(shadow, lambda now: msgspec.structs.replace(now, skipped=lost, lost_deletions=()))
         return Result(status=f"ALTER SHADOW {shadow.id}; {counted(len(lost), 'range')} left out")
 
     async def drop(self, asked: DropShadowStatement) -> Result:
