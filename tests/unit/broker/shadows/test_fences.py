@@ -385,19 +385,25 @@ async def test_a_request_is_refused_only_for_its_topics_that_are_fenced() -> Non
         assert [type(outcome) for outcome in outcomes] == [FencedTopicError, Appended]
 
 
+async def _decided_large_write(broker: Broker, store: GatedStore) -> "asyncio.Future[object]":
+    """Begin a write of ten records that takes several frames. It is decided on, and nothing of it is written."""
+    live = broker.topics.get(TOPIC)
+    batches = [StagedBatch(live.topic.id, TOPIC, 0, raw(TOPIC, 0, b"%d" % at * 300).batch) for at in range(10)]
+    await broker.pipelines.stage("q", "a", 0, b"".join(encode_staged_chunk(StagedChunk([], [one])) for one in batches))
+    store.close_gate()
+    writing = asyncio.ensure_future(broker.pipelines.write("query", [Stage("a", 1)], MarkMove("batch", None, 0), 10))
+    await until(lambda: bool(store.in_flight))
+    store.settle(1)
+    return writing  # type: ignore[return-value]
+
+
 @on_loop
 async def test_a_large_write_that_was_decided_before_the_fence_is_finished_behind_it() -> None:
     store = GatedStore(limits=SMALL)
     async with running_broker(store, limits=SMALL) as broker:
         await broker.topics.create(TOPIC)
         shadow = await created(broker)
-        live = broker.topics.get(TOPIC)
-        batches = [StagedBatch(live.topic.id, TOPIC, 0, raw(TOPIC, 0, b"%d" % at * 300).batch) for at in range(10)]
-        await broker.pipelines.stage("q", "a", 0, b"".join(encode_staged_chunk(StagedChunk([], [one])) for one in batches))
-        store.close_gate()
-        writing = asyncio.ensure_future(broker.pipelines.write("query", [Stage("a", 1)], MarkMove("batch", None, 0), 10))
-        await until(lambda: bool(store.in_flight))
-        store.settle(1)
+        writing = await _decided_large_write(broker, store)
         fencing = asyncio.ensure_future(broker.cut_overs.fence(shadow, OWNER, "refuse"))
         store.open_gate()
         await fencing
@@ -411,14 +417,8 @@ async def test_a_large_write_that_is_decided_is_finished_after_a_restart_behind_
     store = GatedStore(limits=SMALL)
     async with running_broker(store, limits=SMALL) as broker:
         await broker.topics.create(TOPIC)
-        live = broker.topics.get(TOPIC)
-        batches = [StagedBatch(live.topic.id, TOPIC, 0, raw(TOPIC, 0, b"%d" % at * 300).batch) for at in range(10)]
-        await broker.pipelines.stage("q", "a", 0, b"".join(encode_staged_chunk(StagedChunk([], [one])) for one in batches))
         await created(broker)
-        store.close_gate()
-        writing = asyncio.ensure_future(broker.pipelines.write("query", [Stage("a", 1)], MarkMove("batch", None, 0), 10))
-        await until(lambda: bool(store.in_flight))
-        store.settle(1)
+        writing = await _decided_large_write(broker, store)
         await until(lambda: bool(store.in_flight))
         store.fail()
         with pytest.raises(TailraceError):
