@@ -135,7 +135,6 @@ class CopiedTopics:
             return False
         return any(pattern.matches(name) for pattern in self._patterns)
 
-
     def overlap(self, other: "CopiedTopics") -> bool:
         """Return whether there can be a topic that both shadows copy."""
         return any(one.overlaps(another) for one in self._patterns for another in other._patterns)
