@@ -58,6 +58,15 @@ class ConnectPeer:
     def remove(self, connector: str) -> None:
         self._ask("DELETE", f"/connectors/{connector}")
 
+    def offsets(self, connector: str) -> list[dict[str, Any]]:
+        """Return how far a connector has come, for each partition of its source or its topics."""
+        found: list[dict[str, Any]] = self._ask("GET", f"/connectors/{connector}/offsets")["offsets"]
+        return found
+
+    def reset_offsets(self, connector: str) -> None:
+        """Have a connector begin anew; it must be paused."""
+        self._ask("DELETE", f"/connectors/{connector}/offsets")
+
     def await_task(self, connector: str) -> None:
         """Wait until the task runs."""
         self._await_state(connector, "RUNNING", tasks=1)

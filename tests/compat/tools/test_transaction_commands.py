@@ -57,30 +57,29 @@ def test_an_open_transaction_is_shown_and_ended(kafka: CommandLine, tool_server:
 
 
 @tool(COMMANDS, "`transactional-message-copier`: every record once, over random aborts, kills of the copier and of the server")
-def test_copies_are_exactly_once_over_kills(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "data") as server:
-        server.flags = (*server.flags, "--kafka", server.kafka)
-        topics.create(server.kafka, "copy.source", "copy.target")
-        topics.fill(server.kafka, "copy.source", (str(number) for number in range(COPIED)))
+def test_copies_are_exactly_once_over_kills(own_server: ServerProcess, tmp_path: Path) -> None:
+    kafka = own_server.kafka
+    topics.create(kafka, "copy.source", "copy.target")
+    topics.fill(kafka, "copy.source", (str(number) for number in range(COPIED)))
 
-        def goes_on(copier: LoggedProcess) -> None:
-            reached = topics.end(server.kafka, "copy.target")
-            eventually(lambda: topics.end(server.kafka, "copy.target") > reached + 100, "more copies", 100)
-            assert not copier.has_ended, "it was through before it was killed"
+    def goes_on(copier: LoggedProcess) -> None:
+        reached = topics.end(kafka, "copy.target")
+        eventually(lambda: topics.end(kafka, "copy.target") > reached + 100, "more copies", 100)
+        assert not copier.has_ended, "it was through before it was killed"
 
-        for kill in range(KILLS + 1):
-            with LoggedProcess(_copier(server.kafka), tmp_path / f"copier-{kill}.log") as copier:
-                if kill == KILLS:
-                    assert copier.wait() == 0
-                    break
+    for kill in range(KILLS + 1):
+        with LoggedProcess(_copier(kafka), tmp_path / f"copier-{kill}.log") as copier:
+            if kill == KILLS:
+                assert copier.wait() == 0
+                break
+            goes_on(copier)
+            if kill % 2:
+                own_server.kill()
+                own_server.start()
                 goes_on(copier)
-                if kill % 2:
-                    server.kill()
-                    server.start()
-                    goes_on(copier)
-        assert topics.values(topics.read(server.kafka, "copy.target")) == [str(number) for number in range(COPIED)]
-        everything = topics.read(server.kafka, "copy.target", committed_only=False)
-        assert len(everything) > COPIED, "no transaction was aborted, so the test shows nothing"
+    assert topics.values(topics.read(kafka, "copy.target")) == [str(number) for number in range(COPIED)]
+    everything = topics.read(kafka, "copy.target", committed_only=False)
+    assert len(everything) > COPIED, "no transaction was aborted, so the test shows nothing"
 
 
 def _copier(kafka: str) -> list[str]:

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import httpx
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 _SECONDS = 60.0
 _QUIET = {"log_level": 0}
@@ -26,9 +27,15 @@ def create(kafka: str, *topics: str, partitions: int = 1, **configs: str) -> Non
         future.result(_SECONDS)
 
 
+def names(kafka: str) -> set[str]:
+    """Return the names of all topics."""
+    return set(AdminClient({"bootstrap.servers": kafka, **_QUIET}).list_topics(timeout=_SECONDS).topics)
+
+
 def fill(kafka: str, topic: str, records: Iterable[str | tuple[str, str | None]]) -> None:
-    """Produce values, or pairs of key and value, and wait until the server has them."""
-    producer = Producer({"bootstrap.servers": kafka, "enable.idempotence": True, "linger.ms": 20, **_QUIET})
+    """Produce values, or pairs of key and value, and wait until the server has them. Keys choose partitions as in Java."""
+    settings = {"enable.idempotence": True, "linger.ms": 20, "partitioner": "murmur2_random", **_QUIET}
+    producer = Producer({"bootstrap.servers": kafka, **settings})
     failed: list[KafkaError] = []
     for record in records:
         key, value = (None, record) if isinstance(record, str) else record
@@ -70,13 +77,12 @@ def _read(consumer: Consumer, topic: str, partition: int) -> Iterator[Read]:
         yield Read(partition, message.offset(), _text(message.key()), _text(message.value()))
 
 
-def end(kafka: str, topic: str, partition: int = 0) -> int:
-    """Return the offset behind the last record, which counts the markers of transactions as well."""
-    consumer = Consumer({"bootstrap.servers": kafka, "group.id": "not-used", **_QUIET})
-    try:
-        return consumer.get_watermark_offsets(TopicPartition(topic, partition), _SECONDS)[1]
-    finally:
-        consumer.close()
+def end(kafka: str, topic: str) -> int:
+    """Return the offsets behind the last records of all partitions, added up. Markers of transactions count as well."""
+    admin = AdminClient({"bootstrap.servers": kafka, **_QUIET})
+    partitions = admin.list_topics(topic, timeout=_SECONDS).topics[topic].partitions
+    asked = admin.list_offsets({TopicPartition(topic, number): OffsetSpec.latest() for number in partitions})
+    return sum(future.result(_SECONDS).offset for future in asked.values())
 
 
 def values(records: Sequence[Read]) -> list[str | None]:
@@ -86,6 +92,12 @@ def values(records: Sequence[Read]) -> list[str | None]:
 def latest(records: Sequence[Read]) -> dict[str | None, str | None]:
     """Return the last value of each key."""
     return {record.key: record.value for record in records}
+
+
+def compacted_records(url: str) -> int:
+    """Return how many records compaction has removed since the start of the server, which is asked over HTTP."""
+    lines = httpx.get(f"{url}/metrics").text.splitlines()
+    return sum(int(float(line.split()[-1])) for line in lines if line.startswith("tailrace_compacted_records_total"))
 
 
 def _text(data: bytes | None) -> str | None:

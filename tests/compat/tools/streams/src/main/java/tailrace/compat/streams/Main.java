@@ -32,6 +32,8 @@ public final class Main {
         // Every update is written, so that a record that was processed twice can be seen.
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, COMMIT_MS);
+        // Changelogs are compacted as often as the server looks.
+        settings.put(StreamsConfig.topicPrefix("min.cleanable.dirty.ratio"), "0.01");
         settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), SESSION_MS);
         settings.put(StreamsConfig.consumerPrefix("heartbeat.interval.ms"), SESSION_MS / 10);
         settings.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
