@@ -1,7 +1,7 @@
 """Copies one shadow: session after session, and reports to the server meanwhile.
 
-What can pass by itself is tried again with a growing pause. Everything is reported every two seconds, so that `system.shadows`
-shows the state, the error and what to do.
+What can pass by itself is tried again with a growing pause. Everything is reported every second, so that `system.shadows` shows
+the state, the error and what to do.
 """
 
 import asyncio
@@ -22,7 +22,9 @@ from tailrace.shadow.server_api import ShadowApi
 
 _log = logging.getLogger("tailrace.shadow")
 
-_REPORT_SECONDS = 2.0
+_REPORT_SECONDS = 1.0
+_REPORT_SHARE = 20
+"""The part of the time that may go into reports is one in so many."""
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 30.0
 _STABLE_SECONDS = 30.0
@@ -41,7 +43,6 @@ class Copier:
         self._shadow: Shadow | None = None
         self._session: CopySession | None = None
         self._stopping = asyncio.Event()
-        self._news = asyncio.Event()
         self._fenced: TailraceError | None = None
 
     def stop(self) -> None:
@@ -76,7 +77,9 @@ class Copier:
         while not self._stopping.is_set():
             shadow = self._shadow or attached.shadow
             if not shadow.is_copied:
-                self._set_state("stopped")
+                if self._progress.state != "stopped":
+                    self._progress.begin()
+                    self._progress.set_state("stopped")
                 await self._wait(_PAUSED_SECONDS)
                 continue
             began = now()
@@ -84,7 +87,6 @@ class Copier:
                 await self._copy(shadow, attached)
             except ShadowError as error:
                 self._progress.fail(error)
-                self._news.set()
                 _log.warning("%s. %s", error.message, error.advice)
             if now() - began > _STABLE_SECONDS:
                 backoff.reset()
@@ -105,20 +107,17 @@ class Copier:
             await server.close()
             await kafka.close()
 
-    def _set_state(self, state: str) -> None:
-        if self._progress.state != state:
-            self._progress.begin()
-            self._progress.set_state("stopped")
-            self._news.set()
-
     async def _wait(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
 
     async def _send_reports(self) -> None:
-        """Send a report every two seconds, and at once when the state changes."""
+        """Send a report every second, and at once when the state changes."""
+        now = asyncio.get_running_loop().time
         while True:
+            began = now()
+            self._progress.changed.clear()
             report = self._progress.report()
             self._on_report(report)
             try:
@@ -129,10 +128,9 @@ class Copier:
                 return
             except TailraceError as error:
                 _log.debug("the report was not sent: %s", error)
-            self._news.clear()
             with suppress(TimeoutError):
-                async with asyncio.timeout(_REPORT_SECONDS):
-                    await self._news.wait()
+                async with asyncio.timeout(max(_REPORT_SECONDS, _REPORT_SHARE * (now() - began))):
+                    await self._progress.changed.wait()
 
     def _take(self, shadow: Shadow) -> None:
         """Take the definition as it is now."""

@@ -206,19 +206,26 @@ class CutOver:
         began = quiet_since = now()
         ends = await self._ends()
         while True:
-            left = await self._left(ends)
+            left = [*await self._left(ends), *await self._unstable(ends)]
             if now() - quiet_since >= self._options.quiet_seconds and not left:
                 self._tell(
                     "drain", f"nothing was written to the Kafka for {now() - quiet_since:.0f} s, and everything is copied"
                 )
                 return ends
             if now() - began > self._options.drain_seconds:
-                what = f"not everything is copied: {_named(left)}" if left else "records are still written to the Kafka"
+                is_quiet = now() - quiet_since >= self._options.quiet_seconds
+                what = f"not everything is copied: {_named(left)}" if is_quiet else "records are still written to the Kafka"
                 raise CutOverError(f"{what}, after {self._options.drain_seconds:g} s. Stop all producers, or allow more time")
             await asyncio.sleep(_LOOK_SECONDS)
             newest = await self._ends()
             if newest != ends:
                 ends, quiet_since = newest, now()
+
+    async def _unstable(self, ends: Mapping[Partition, int]) -> Sequence[Partition]:
+        """Return the partitions that have open transactions."""
+        topics = await self._clusters.topics()
+        stable = await self._clusters.origin.offsets([topic.origin for topic in topics.values()], LATEST, committed=True)
+        return [partition for partition, end in ends.items() if stable.get(partition, 0) < end]
 
     async def _ends(self) -> Mapping[Partition, int]:
         topics = await self._clusters.topics()

@@ -1,8 +1,9 @@
 """What a copy reports about itself: how far it is, how fast, and what is wrong."""
 
+import asyncio
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from tailrace.model.shadow import ShadowPartition, ShadowReport, ShadowState
 from tailrace.shadow.admin import Partition
@@ -18,6 +19,8 @@ class Progress:
     """Used on the event loop."""
 
     def __init__(self) -> None:
+        self.changed = asyncio.Event()
+        """Set when the state changes."""
         self._failure: ShadowError | None = None
         self._state: ShadowState = "starting"
         self.records = 0
@@ -28,7 +31,9 @@ class Progress:
         """Partitions that can't be copied; with the number -1 whole topics."""
         self.copied_to: dict[Partition, int] = {}
         """The timestamp of the last record that was copied, by partition."""
-        self.notes: Mapping[str, list[str]] = {}
+        self.behind: dict[Partition, int] = {}
+        """Where partitions ended when they began to be copied, as far as that is not copied yet."""
+        self._notes: dict[str, list[str]] = {}
         """What deserves attention, by subject."""
         self._samples: deque[tuple[float, int, int]] = deque()
 
@@ -37,15 +42,22 @@ class Progress:
         self.copies.clear()
         self.stopped.clear()
         self.copied_to.clear()
-        self.notes = {}
+        self.behind.clear()
+        self._notes.clear()
         if self._failure is None:
             self._state = "starting"
 
     def set_state(self, state: ShadowState) -> None:
+        self.changed.set()
         self._state = state
         self._failure = None
 
+    def note(self, subject: str, notes: Sequence[str]) -> None:
+        """Replace what deserves attention of a subject."""
+        self._notes[subject] = list(notes)
+
     def fail(self, failure: ShadowError) -> None:
+        self.changed.set()
         self._state = failure.state
         self._failure = failure
 
@@ -57,7 +69,7 @@ class Progress:
     def report(self) -> ShadowReport:
         error, advice = self._trouble()
         records_per_second, bytes_per_second = self._rates()
-        notes = [note for own in self.notes.values() for note in own]
+        notes = [note for own in self._notes.values() for note in own]
         if len(notes) > _MOST_NOTES:
             notes = [*notes[: _MOST_NOTES - 1], f"and {len(notes) - _MOST_NOTES + 1} more notes"]
         return ShadowReport(

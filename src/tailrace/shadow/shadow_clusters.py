@@ -54,6 +54,9 @@ class ShadowClusters:
 
     async def has_more(self, admin: ClusterAdmin, place: TopicPlace, number: int, start: int, stop: int) -> bool:
         """Return whether a partition has committed records between two offsets."""
+        # Nothing can be read behind the beginning of an open transaction.
+        stable = (await admin.offsets([place], LATEST, committed=True))[place.name, number]
+        stop = min(stop, stable)
         if start >= stop:
             return False
         starts = await admin.offsets([place], EARLIEST)

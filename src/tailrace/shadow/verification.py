@@ -251,10 +251,10 @@ def _first_pair(copy: PartitionCopy, least_origin: int, least_target: int) -> tu
 def describe_difference(record: Record, other: Record) -> str | None:
     """Return in what two records differ, or `None` if they are the same."""
     for name, ours, theirs in (
-        ("timestamp", record.timestamp, other.timestamp),
         ("key", record.key, other.key),
         ("value", record.value, other.value),
         ("headers", list(record.headers), list(other.headers)),
+        ("timestamp", record.timestamp, other.timestamp),
     ):
         if ours != theirs:
             return f"the {name} is {_shown(ours)} at the origin and {_shown(theirs)} in the target"
