@@ -26,7 +26,7 @@ _REPORT_SECONDS = 1.0
 _REPORT_SHARE = 20
 """The part of the time that may go into reports is one in so many."""
 _FIRST_PAUSE_SECONDS = 0.2
-_LONGEST_PAUSE_SECONDS = 30.0
+_LONGEST_PAUSE_SECONDS = 10.0
 _STABLE_SECONDS = 30.0
 _PAUSED_SECONDS = 0.5
 

@@ -6,12 +6,20 @@ import pytest
 
 from tests.support.shadow_pair import ShadowPair, TestedShadow, shadow_pair
 
+CONFIGURATION = """
+[limits]
+shadow_fence_silence_seconds = 3
+[broker]
+compaction_interval_seconds = 1
+compaction_roll_seconds = 1
+"""
+
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShadowPair]:
     folder = tmp_path_factory.mktemp("shadows")
     config = folder / "tailrace.toml"
-    config.write_text("[limits]\nshadow_fence_silence_seconds = 3\n")
+    config.write_text(CONFIGURATION)
     with shadow_pair(folder, "--config", str(config)) as running:
         yield running
 

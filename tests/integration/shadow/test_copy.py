@@ -5,6 +5,7 @@ import time
 import pytest
 from confluent_kafka import Producer
 
+from tests.support.copied_topics import ClusterView
 from tests.support.eventually import eventually
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.shadow_pair import TestedShadow
@@ -116,6 +117,34 @@ def test_what_decides_which_records_are_kept_is_taken_over(outward: TestedShadow
     assert configs["cleanup.policy"] == "compact"
     assert configs["compression.type"] == "zstd"
     assert configs["message.timestamp.type"] == "CreateTime"
+
+
+def latest(view: ClusterView, topic: str) -> dict[bytes, bytes]:
+    """Return the last value of each key that has one."""
+    found = {record.key: record.value for record in view.contents(topic)[0]}
+    return {key: value for key, value in found.items() if key is not None and value is not None}
+
+
+def test_a_compacted_topic_has_the_last_record_of_each_key(outward: TestedShadow) -> None:
+    topic = outward.topic()
+    outward.origin.create(topic, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
+    outward.origin.send(topic, [(b"k%d" % (number % 40), b"%d" % number) for number in range(2_000)])
+    outward.origin.send(topic, [(b"k%d" % number, None) for number in range(10)])
+    outward.origin.send(topic, [(b"k%d" % (number % 40), b"more %d" % number) for number in range(30, 40)])
+    # So that batches with gaps are copied.
+    eventually(lambda: len(outward.origin.contents(topic)[0]) < 1_000, "a compaction")
+    outward.create()
+    eventually(lambda: outward.row().lag == 0, "the copy")
+    assert latest(outward.target, topic) == latest(outward.origin, topic)
+    assert len(latest(outward.target, topic)) == 30
+    assert "equal by key" in outward.command("verify")
+    outward.origin.send(topic, [(b"k%d" % (number % 40), b"later %d" % number) for number in range(200)])
+    outward.command("verify")
+    # What is not the origin's is found by its key too.
+    outward.target.send(topic, [(b"k20", b"somebody else's")])
+    outward.origin.send(topic, [(b"k21", b"behind it")])
+    eventually(lambda: latest(outward.target, topic)[b"k21"] == b"behind it", "the last record")
+    assert "somebody else's" in outward.command("verify", code=1)
 
 
 def test_append_times_are_kept(outward: TestedShadow) -> None:
