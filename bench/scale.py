@@ -96,6 +96,20 @@ class CaptureScale(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of one transaction, to see whether memory grows."""
 
 
+class ShadowScale(msgspec.Struct, frozen=True, kw_only=True):
+    """The work of copies to a Kafka."""
+
+    has_every_shape: bool
+    """Whether all sizes of records and numbers of partitions are combined."""
+    rounds: int
+    copied_bytes: int
+    """Of each topic, in each round."""
+    warm_up_bytes: int
+    """Copied before the first round that counts: Java is slow until it has compiled its hot code."""
+    steady_seconds: float
+    """How long records are sent at a steady rate, in each round."""
+
+
 class GrowthScale(msgspec.Struct, frozen=True, kw_only=True):
     """The rising amounts of what grows, and the work that measures the cost."""
 
@@ -178,6 +192,7 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     nats: NatsScale
     postgres: PostgresScale
     capture: CaptureScale
+    shadow: ShadowScale
     growth: GrowthScale
 
 
@@ -254,6 +269,7 @@ FULL = Scale(
         snapshot_rows=2_000_000,
         transaction_rows=10_000_000,
     ),
+    shadow=ShadowScale(has_every_shape=True, rounds=3, copied_bytes=400_000_000, warm_up_bytes=200_000_000, steady_seconds=8),
     growth=GrowthScale(
         rounds=3,
         topics=(1, 10, 100, 1_000, 10_000),
@@ -334,6 +350,7 @@ QUICK = msgspec.structs.replace(
         snapshot_rows=400_000,
         transaction_rows=1_000_000,
     ),
+    shadow=ShadowScale(has_every_shape=False, rounds=2, copied_bytes=100_000_000, warm_up_bytes=100_000_000, steady_seconds=3),
     growth=GrowthScale(
         rounds=2,
         topics=(1, 10, 100, 1_000, 10_000),

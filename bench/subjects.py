@@ -19,9 +19,12 @@ from bench.kafka import compaction, footprint, java_tools, latency, throughput
 from bench.nats import comparison as nats
 from bench.peers.debezium import debezium_jars
 from bench.peers.kafka import KafkaPeer, NotObtainable, connector_jars, kafka_jars, kafka_tool_jars
+from bench.peers.mirror_maker import mirror_maker_jars
 from bench.peers.servers import MakePeer, TailracePeer
 from bench.postgres import comparison as postgres
 from bench.results import ScaleName
+from bench.shadow import comparison as shadow
+from bench.shadow.copies import mirror_maker, tailrace_shadow
 from bench.spark import memory, realtime, routing, topics
 from bench.store import append, fetch, lagging_reader, opening, tiny_appends
 from bench.workspace import Workspace
@@ -82,6 +85,11 @@ def _beside_debezium(run: Callable[[Workspace, MakeCapture, MakeCapture], Sectio
     return run_if_possible
 
 
+def _beside_mirror_maker(workspace: Workspace, cache: Path) -> Section:
+    jars = mirror_maker_jars(cache)
+    return shadow.run(workspace, partial(KafkaPeer, kafka_jars(cache)), tailrace_shadow, partial(mirror_maker, jars))
+
+
 def _beside_connector(workspace: Workspace, cache: Path) -> Section:
     _require_spark()
     return topics.run(workspace, partial(KafkaPeer, kafka_jars(cache)), connector_jars(cache))
@@ -138,6 +146,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "capture-memory": Subject(
         _alone(lambda workspace: capture_memory.run(workspace, tailrace_capture)), 60, 400, is_extra=True
     ),
+    "shadow": Subject(_beside_mirror_maker, 150, 420),
     "pipeline": Subject(_on_spark(routing.run), 150, 310),
     "pipeline-realtime": Subject(_in_real_time, 80, 100),
     "pipeline-realtime-long": Subject(_long_in_real_time, 120, 1_300, is_extra=True),

@@ -1,6 +1,16 @@
 """The smallest scale that runs all code."""
 
-from bench.scale import CaptureScale, GrowthScale, HttpScale, KafkaScale, NatsScale, PostgresScale, Scale, SparkScale
+from bench.scale import (
+    CaptureScale,
+    GrowthScale,
+    HttpScale,
+    KafkaScale,
+    NatsScale,
+    PostgresScale,
+    Scale,
+    ShadowScale,
+    SparkScale,
+)
 from tailrace.model.limits import KIB, MIB
 
 TINY = Scale(
@@ -74,6 +84,7 @@ TINY = Scale(
         snapshot_rows=2_000,
         transaction_rows=5_000,
     ),
+    shadow=ShadowScale(has_every_shape=False, rounds=1, copied_bytes=2_000_000, warm_up_bytes=100_000, steady_seconds=0.2),
     growth=GrowthScale(
         rounds=1,
         topics=(1, 5),

@@ -7,7 +7,14 @@ from typing import NamedTuple, TypeVar
 
 from tailrace.shadow.cluster import GROUP, KafkaCluster, TopicPlace
 from tailrace.shadow.connection import Versions
-from tailrace.shadow.failures import COORDINATOR_MOVES, GROUP_ID_NOT_FOUND, UNSTABLE_OFFSET_COMMIT, KafkaRefusalError
+from tailrace.shadow.failures import (
+    COORDINATOR_MOVES,
+    GROUP_ID_NOT_FOUND,
+    LEADER_MOVES,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    UNSTABLE_OFFSET_COMMIT,
+    KafkaRefusalError,
+)
 from tailrace.wire.messages.configs import (
     DESCRIBE_CONFIGS_API,
     DescribeConfigsRequest,
@@ -67,6 +74,7 @@ _OF_THE_TOPIC = 1
 _DEFAULT_REPLICATION = -1
 _CREATE_SECONDS = 30
 _COORDINATOR_SECONDS = 30.0
+_LEADER_SECONDS = 10.0
 _PAUSE_SECONDS = 0.1
 _COMMITTED = 1
 _NO_GENERATION = -1
@@ -153,7 +161,27 @@ class ClusterAdmin:
             )
 
     async def offsets(self, places: Iterable[TopicPlace], timestamp: int, *, committed: bool = False) -> dict[Partition, int]:
-        """Return an offset of each partition that has a leader: the first, or the end, of committed records if `committed`."""
+        """Return an offset of each partition that has a leader: the first, or the end, of committed records if `committed`.
+
+        Leaders that move, or do not know yet that they lead a new partition, are waited for.
+        """
+        wanted = {place.name: place for place in places}
+        deadline = asyncio.get_running_loop().time() + _LEADER_SECONDS
+        while True:
+            try:
+                return await self._offsets(wanted.values(), timestamp, committed)
+            except KafkaRefusalError as error:
+                may_pass = error.code in (*LEADER_MOVES, UNKNOWN_TOPIC_OR_PARTITION)
+                if not may_pass or asyncio.get_running_loop().time() > deadline:
+                    raise
+            await asyncio.sleep(_PAUSE_SECONDS)
+            now = await self.cluster.refresh(list(wanted))
+            # One that was deleted, or made again, is for the caller to find out.
+            wanted = {
+                name: now[name] if name in now and now[name].uuid == place.uuid else place for name, place in wanted.items()
+            }
+
+    async def _offsets(self, places: Iterable[TopicPlace], timestamp: int, committed: bool) -> dict[Partition, int]:
         wanted: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for place in places:
             for number, leader in enumerate(place.leaders):

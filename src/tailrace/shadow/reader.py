@@ -20,6 +20,7 @@ from tailrace.shadow.failures import (
     FETCH_SESSION_ID_NOT_FOUND,
     FETCH_SESSION_TOPIC_ID_ERROR,
     INVALID_FETCH_SESSION_EPOCH,
+    LEADER_MOVES,
     OFFSET_OUT_OF_RANGE,
     TOPIC_GONE,
     KafkaRefusalError,
@@ -46,8 +47,6 @@ _LEAST_BYTES = 64 * KIB
 _WAIT_SECONDS = 1.0
 _AGAIN_SECONDS = 0.2
 _THROTTLED_SECONDS = 0.5
-_MOVES = {5, 6, 9, 56, 74, 75, 76, 78}
-"""Errors after which another broker, or the same one later, has the partition."""
 _SESSION_LOST = {FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR}
 _NO_SESSION = 0
 _FULL_EPOCH = 0
@@ -275,7 +274,7 @@ class ClusterReader:
             for other in [each for each in self._readings if each[0] == topic]:
                 del self._readings[other]
             self._put(TopicGone(topic))
-        elif code in _MOVES:
+        elif code in LEADER_MOVES:
             reading.is_stale = True
             self.is_stale = True
         else:
