@@ -62,6 +62,9 @@ class GatedStore(MemoryStore):
         self.room = 1_000_000
         """The most commits that may be in flight."""
         self.cold = False
+        """Whether nothing is in memory."""
+        self.in_page_cache = False
+        """Whether what is not in memory is read without waiting for the disk."""
 
     def submit(self, changes: Changes, done: OnDone) -> PendingCommit:
         if len(self.in_flight) >= self.room:
@@ -84,6 +87,15 @@ class GatedStore(MemoryStore):
 
     def is_hot(self, partition: PartitionId, offset: Offset) -> bool:
         return not self.cold
+
+    def fetch_cached(
+        self, partition: PartitionId, offset: Offset, max_bytes: int, *, at_least_one: bool = True
+    ) -> FetchedBatches | None:
+        if not self.in_page_cache:
+            return None
+        fetched = self.fetch(partition, offset, max_bytes)
+        is_too_large = not at_least_one and sum(map(len, fetched.batches)) > max_bytes
+        return fetched._replace(batches=(), cursors=()) if is_too_large else fetched
 
     def close_gate(self) -> None:
         self._is_open = False

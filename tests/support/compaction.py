@@ -11,6 +11,7 @@ from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
 from tailrace.wire.records import decode_batch, encode_batch
 from tests.support.batches import TIMESTAMP
+from tests.support.observed import fetch_both_ways
 
 
 class Kept(NamedTuple):
@@ -45,7 +46,7 @@ def fetched(store: Store, partition: PartitionId, offset: int | None = None, max
     at = start if offset is None else offset
     found: list[Kept] = []
     while at < end:
-        batches, _, cursors = store.fetch(partition, Offset(at), max_bytes)
+        batches, _, cursors = fetch_both_ways(store, partition, Offset(at), max_bytes)
         assert batches, f"nothing at {at}, and the partition ends at {end}"
         for batch, cursor in zip(batches, cursors, strict=True):
             found += [each for each in _records(bytes(batch), cursor) if each.offset >= at]

@@ -291,6 +291,11 @@ NUMBERS = (
         "pending_bytes", "Bytes of commits that wait for their sync.", lambda stats: stats.pending_bytes, is_counter=False
     ),
     _store_metric("fetches_from_memory", "Fetches answered from memory.", lambda stats: stats.fetches_from_memory),
+    _store_metric(
+        "fetches_from_page_cache",
+        "Fetches answered from the system's page cache, without waiting for the disk.",
+        lambda stats: stats.fetches_from_page_cache,
+    ),
     _store_metric("fetches_from_disk", "Fetches that had to read the disk.", lambda stats: stats.fetches_from_disk),
     _store_metric("disk_reads", "Reads from segment files.", lambda stats: stats.disk_reads),
     _store_metric("disk_read_bytes", "Bytes read from segment files.", lambda stats: stats.disk_read_bytes),

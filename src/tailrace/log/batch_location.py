@@ -59,6 +59,10 @@ pack_location = _LOCATION.pack
 """Takes the fields of a `BatchLocation`."""
 
 
+unpack_recent = _LOCATION.unpack
+"""Returns a bare tuple, as `unpack_fields` does."""
+
+
 def unpack_location(packed: bytes) -> BatchLocation:
     return BatchLocation._make(_LOCATION.unpack(packed))
 
@@ -68,11 +72,21 @@ def pack_chunk(locations: Sequence[bytes]) -> bytes:
     return b"".join((*locations, _CHUNK_END))
 
 
+def join_chunks(chunks: Sequence[bytes]) -> bytes:
+    """Return one chunk with the locations of several, in their order."""
+    return b"".join((*map(_packed_locations, chunks), _CHUNK_END))
+
+
 def unpack_chunk(chunk: bytes, offset: int = 0) -> Iterator[BatchLocation]:
     """Unpack the locations of a chunk, from the one that holds the offset on; all of them if they are above it."""
+    return map(_location, unpack_fields(chunk, offset))
+
+
+def unpack_fields(chunk: bytes, offset: int = 0) -> Iterator[tuple[int, ...]]:
+    """Do the same, but yield bare tuples, which takes half as long. Those of old formats have no last field."""
     form, end = _layout(chunk)
     above = bisect_right(range(0, end, form.size), offset, key=lambda at: _BASE.unpack_from(chunk, at)[0])
-    return map(_location, form.iter_unpack(memoryview(chunk)[max(0, above - 1) * form.size : end]))
+    return form.iter_unpack(memoryview(chunk)[max(0, above - 1) * form.size : end])
 
 
 def last_location(chunk: bytes) -> BatchLocation:
@@ -93,6 +107,13 @@ def oldest_in_chunk(chunk: bytes) -> int:
 def _layout(chunk: bytes) -> tuple[Struct, int]:
     """Return the format of the locations in a chunk, and where they end."""
     return (_LOCATION, len(chunk) - 1) if len(chunk) % 2 else (_OLD_LOCATION, len(chunk))
+
+
+def _packed_locations(chunk: bytes) -> bytes:
+    form, end = _layout(chunk)
+    if form is _LOCATION:
+        return chunk[:end]
+    return b"".join(pack_location(*location) for location in unpack_chunk(chunk))
 
 
 def _location(fields: tuple[int, ...]) -> BatchLocation:

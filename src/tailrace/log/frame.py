@@ -302,6 +302,14 @@ def frame_size(data: memoryview, at: int) -> int:
     return max(size, HEAD_BYTES)
 
 
+def is_good_batch(data: memoryview, begin: int, end: int, base_offset: int) -> bool:
+    """Return whether these bytes are a stored batch with this offset. If not, `batch_fault` says what is wrong."""
+    base, length, leader_epoch, magic, stored = _BATCH_HEAD.unpack_from(data, begin)
+    if base != base_offset or length + LENGTH_FROM != end - begin or leader_epoch != LEADER_EPOCH or magic != BATCH_MAGIC:
+        return False
+    return bool(crc32c(data[begin + CHECKED_FROM : end]) == stored)
+
+
 def batch_fault(batch: Buffer, base_offset: int, checksum: int | None = None) -> str:
     """Return what is wrong with a stored batch, or an empty string."""
     if len(batch) < HEADER_BYTES:

@@ -169,11 +169,11 @@ class SavedIndex:
 
     def chunks(self, partition: PartitionId, offset: int) -> Iterator[list[BatchLocation]]:
         """Return the saved locations in order, chunk by chunk, beginning with the chunk that holds `offset`."""
-        return (list(unpack_chunk(packed)) for packed in self._packed_chunks(partition, offset))
+        return (list(unpack_chunk(packed)) for packed in self.packed_chunks(partition, offset))
 
     def locations(self, partition: PartitionId, offset: int) -> Iterator[BatchLocation]:
         """Yield the saved locations in order, beginning with the batch that holds `offset`."""
-        for packed in self._packed_chunks(partition, offset):
+        for packed in self.packed_chunks(partition, offset):
             yield from unpack_chunk(packed, offset)
 
     def not_after(self, partition: PartitionId, timestamp: int, offset: int) -> Iterator[BatchLocation]:
@@ -181,11 +181,12 @@ class SavedIndex:
 
         Begins with the batch that holds `offset`, or after it.
         """
-        for packed in self._packed_chunks(partition, offset):
+        for packed in self.packed_chunks(partition, offset):
             if oldest_in_chunk(packed) <= timestamp:
                 yield from (found for found in unpack_chunk(packed, offset) if found.oldest_timestamp <= timestamp)
 
-    def _packed_chunks(self, partition: PartitionId, offset: int) -> Iterator[bytes]:
+    def packed_chunks(self, partition: PartitionId, offset: int) -> Iterator[bytes]:
+        """Return the saved chunks in order, beginning with the one that holds `offset`."""
         prefix = CHUNK + partition_key(partition)
         held = self._state.at_or_before(prefix, prefix + _U64.pack(offset))
         start = held[0][len(prefix) :] if held else b""

@@ -6,7 +6,7 @@ error: `sync_file_range` without one of its waiting flags leaves errors to the n
 
 Freed memory is kept while there is work and given back to the system when there is none. By default glibc gives large blocks
 back at once and gets new ones for the next request or read, page by page, which took a third of the time of reading from disk.
-Other C libraries are left as they are.
+As much is kept as the answers to a few readers take. Other C libraries are left as they are.
 """
 
 import ctypes
@@ -19,8 +19,10 @@ _FALLOC_FL_KEEP_SIZE = 1
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
-_KEPT_BYTES = 9 * MIB
-"""The maximum that glibc accepts for the two thresholds."""
+_LARGE_BYTES = 9 * MIB
+"""Blocks of this size are given back as soon as they are free."""
+_KEPT_BYTES = 32 * MIB
+"""Free memory at the end of the heap that is kept."""
 _ARENAS = 2
 
 
@@ -54,7 +56,7 @@ def keep_freed_memory() -> None:
     """Set the thresholds for the whole process. Called at its start."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
         mallopt(_M_ARENA_MAX, _ARENAS)
 

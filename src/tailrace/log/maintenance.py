@@ -61,6 +61,7 @@ class Maintenance:
         """Held while closed segments are rewritten. Taken before `_exclusive_lock`."""
         self._compaction_lock = threading.Lock()
         self._stopping = threading.Event()
+        self._read_before = 0
 
     def checkpoint(self) -> None:
         """Save the catalog, so that a start reads only what comes after."""
@@ -189,10 +190,13 @@ class Maintenance:
         """Drop old batches from memory. Readers at the tail have been served long ago; later ones find them on disk."""
         has_more = True
         before = self._stats.cached_bytes
+        read_bytes = self._stats.disk_read_bytes - self._read_before
+        self._read_before += read_bytes
         while has_more:
             with self._lock:
                 has_more = self._catalog.cache.evict_aged()
         with self._lock:
             self._catalog.age()
-        if before - self._stats.cached_bytes >= _WORTH_TRIMMING_BYTES:
+        # Memory that was read into is free again, too.
+        if max(before - self._stats.cached_bytes, read_bytes) >= _WORTH_TRIMMING_BYTES:
             give_back_memory()

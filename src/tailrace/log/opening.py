@@ -13,6 +13,7 @@ from pathlib import Path
 from tailrace.log.active_segment import ActiveSegment
 from tailrace.log.catalog import Catalog, LogEnd
 from tailrace.log.checkpoint import CheckpointBacklog, Checkpoints
+from tailrace.log.chunk_cache import ChunkCache
 from tailrace.log.cleaner import Cleaner
 from tailrace.log.compactor import Compactor
 from tailrace.log.data_folder import (
@@ -227,7 +228,9 @@ def _open(
         writer = LogWriter(
             segment, catalog, settled, lock, backlog, high_mark, free_space, durability, options, clock, stats, on_failure
         )
-        reader = LogReader(catalog, lookup, checkpoints, segments, lock, options, stats, topic_names)
+        reader = LogReader(
+            catalog, lookup, ChunkCache(saved, segments), checkpoints, segments, lock, options, stats, topic_names
+        )
         rewriter = SegmentRewriter(catalog, saved, state, segments, lock, options)
         cleaner = Cleaner(catalog, saved, checkpoints, state, segments, rewriter, lock, options, stats)
         index_compaction = IndexCompaction(catalog, saved, lookup, checkpoints, state, segments, lock)

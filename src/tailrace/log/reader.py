@@ -1,4 +1,7 @@
-"""Reading the log: the tail from memory, the rest from disk in large spans. Every batch is checked before it is served."""
+"""Reading the log: the tail from memory, the rest from disk in large spans. Every batch is checked before it is served.
+
+`fast_reader.py` reads what is in the page cache.
+"""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,6 +11,8 @@ from typing import TypeVar
 from tailrace.log.batch_location import BatchLocation, base_offset_of, cursor_of, index_above, index_holding, unpack_cursor
 from tailrace.log.catalog import Catalog
 from tailrace.log.checkpoint import Checkpoints
+from tailrace.log.chunk_cache import ChunkCache
+from tailrace.log.fast_reader import FastReader
 from tailrace.log.frame import BadFrameError, BatchEntry, Frame, batch_fault, frame_size, read_frame
 from tailrace.log.index import IndexReader, PartitionIndex
 from tailrace.log.options import LogOptions
@@ -31,6 +36,7 @@ class LogReader:
         self,
         catalog: Catalog,
         index: IndexReader,
+        chunks: ChunkCache,
         checkpoints: Checkpoints,
         segments: SegmentFolder,
         lock: threading.Lock,
@@ -42,10 +48,12 @@ class LogReader:
         self._lock = lock
         self._catalog = catalog
         self._index = index
+        self._chunks = chunks
         self._checkpoints = checkpoints
         self._segments = segments
         self._options = options
         self._stats = stats
+        self._fast = FastReader(chunks, segments, options, stats)
 
     def is_hot(self, index: PartitionIndex, offset: int) -> bool:
         """Return whether a fetch from this offset is served from memory."""
@@ -74,6 +82,31 @@ class LogReader:
             self._stats.fetches_from_disk += 1
             found, cursors = self._retry_if_moved(lambda: self._from_disk(index, offset, bounds.end, max_bytes))
         return FetchedBatches(found, bounds, cursors)
+
+    def fetch_cached(
+        self, index: PartitionIndex, offset: int, max_bytes: int, *, at_least_one: bool = True
+    ) -> FetchedBatches | None:
+        """Return what `fetch` would, from the page cache, without waiting for the disk.
+
+        Otherwise, and whenever anything is not as it should be, return `None`, and leave it to `fetch`.
+        """
+        moves = self._segments.moves
+        bounds = self.bounds(index)
+        if not bounds.start <= offset < bounds.end:
+            return None
+        found = self._fast.read(index, offset, bounds.end, max_bytes, at_least_one=at_least_one)
+        # Checked after the index was read, because the partition may have been dropped meanwhile.
+        if found is None or self._segments.moved_since(moves) or self._catalog.partitions.get(index.partition) is not index:
+            return None
+        batches, cursors = found
+        self._stats.fetches_from_page_cache += 1
+        return FetchedBatches(batches, bounds, cursors)
+
+    def start_reading(self, index: PartitionIndex, offset: int, max_bytes: int) -> None:
+        """Have the disk begin to read what a fetch is going to return."""
+        bounds = self.bounds(index)
+        if bounds.start <= offset < bounds.end:
+            self._fast.start_reading(index, offset, bounds.end, max_bytes)
 
     def scan(self, cursor: int, max_bytes: int) -> ScannedBatches:
         """Return batches of all partitions in log order from the cursor on."""
@@ -110,6 +143,7 @@ class LogReader:
                 f"the index of {self.topic_names.of(index.partition)} has no batch for offset {offset}; see `tailrace fsck`"
             )
         batches = [batch for span in self._spans(locations) for batch in self._read_span(index.partition, span)]
+        self._chunks.load(index, locations[-1].end_offset)
         return batches, [Cursor(location.cursor) for location in locations]
 
     def _from_memory(self, index: PartitionIndex, offset: int, end: int, max_bytes: int) -> _Found:

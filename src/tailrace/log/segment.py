@@ -14,6 +14,7 @@ partition ends, so an append changes nothing here unless it is the partition's f
 import errno
 import logging
 import os
+import sys
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
@@ -26,6 +27,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from tailrace.log.index import PartitionIndex, partition_key, partition_of
+from tailrace.log.page_cache import read_cached, start_reading
 from tailrace.model.errors import CorruptionError, FormatError, OverloadedError, StorageReadError
 from tailrace.model.ids import Cursor, PartitionId, Position
 
@@ -65,6 +67,14 @@ class SegmentHandle:
 
     def read(self, position: int, length: int) -> bytes:
         return read_at(self._fd, self.segment.path, position - self.segment.base, length)
+
+    def read_cached(self, position: int, buffer: memoryview) -> bool:
+        """Fill the buffer if all of the bytes are in the page cache. Raises `OSError`."""
+        return read_cached(self._fd, position - self.segment.base, buffer)
+
+    def start_reading(self, position: int, length: int) -> None:
+        """Ask the kernel to begin reading these bytes into the page cache."""
+        start_reading(self._fd, position - self.segment.base, length)
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
@@ -149,6 +159,16 @@ class SegmentFolder:
         """Return whether both positions are in one segment."""
         with self._lock:
             return bisect_right(self._bases, first) == bisect_right(self._bases, second)
+
+    def open_handle(self, position: int) -> tuple[SegmentHandle, int] | None:
+        """Return the segment that holds this position, if it is open, and where the next one begins."""
+        with self._lock:
+            index = bisect_right(self._bases, position)
+            handle = self._handles.get(self._bases[index - 1]) if index else None
+            if handle is None:
+                return None
+            self._handles.move_to_end(handle.segment.base)
+            return handle, self._bases[index] if index < len(self._bases) else sys.maxsize
 
     def handle(self, position: int, *, or_after: bool = False) -> SegmentHandle:
         """Return the open segment that holds this position; if none does and `or_after`, the first one."""

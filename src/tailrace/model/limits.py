@@ -119,7 +119,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Decoded bytes of all answers together, from before they are decoded until they are sent or dropped. Others wait."""
     answer_wait_ms: int = 10_000
     """How long a reader waits for its share of `answers_bytes` before it gets a retriable error."""
-    fetch_bytes: int = 8 * MIB
+    fetch_bytes: int = 16 * MIB
     pattern_topic_partitions: int = 64
     """Partitions of a pattern that a Kafka client reads as a topic, such as `orders.>@4`."""
     fetch_wait_ms: int = 30_000

@@ -36,6 +36,7 @@ class StoreStats:
         self.pending_commits = 0
         self.pending_bytes = 0
         self.fetches_from_memory = 0
+        self.fetches_from_page_cache = 0
         self.fetches_from_disk = 0
         self.disk_reads = 0
         self.disk_read_bytes = 0

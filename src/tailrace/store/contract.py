@@ -113,6 +113,21 @@ class Store(Protocol):
     def is_hot(self, partition: PartitionId, offset: Offset) -> bool:
         """Return whether a fetch from this offset is served from memory."""
 
+    def fetch_cached(
+        self, partition: PartitionId, offset: Offset, max_bytes: int, *, at_least_one: bool = True
+    ) -> FetchedBatches | None:
+        """Return what `fetch` would if that takes little time and no disk; `None` if it may take more, or is an error.
+
+        The event loop calls it where `is_hot` is false. Without `at_least_one` no batch is returned that is larger than
+        `max_bytes`. Raises `UnknownPartitionError`.
+        """
+
+    def start_reading(self, partition: PartitionId, offset: Offset, max_bytes: int) -> None:
+        """Have the disk begin to read what a fetch is going to return: a hint, so that several are read at the same time.
+
+        May read the disk itself, but not the batches. Raises `UnknownPartitionError`.
+        """
+
     def scan(self, cursor: Cursor, max_bytes: int) -> ScannedBatches:
         """Return batches of all partitions in log order from `cursor` on: up to `max_bytes`, but at least one.
 

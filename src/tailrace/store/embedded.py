@@ -94,6 +94,14 @@ class EmbeddedStore:
     def is_hot(self, partition: PartitionId, offset: Offset) -> bool:
         return self._reader.is_hot(self._partition(partition), offset)
 
+    def fetch_cached(
+        self, partition: PartitionId, offset: Offset, max_bytes: int, *, at_least_one: bool = True
+    ) -> FetchedBatches | None:
+        return self._reader.fetch_cached(self._partition(partition), offset, max_bytes, at_least_one=at_least_one)
+
+    def start_reading(self, partition: PartitionId, offset: Offset, max_bytes: int) -> None:
+        self._reader.start_reading(self._partition(partition), offset, max_bytes)
+
     def scan(self, cursor: Cursor, max_bytes: int) -> ScannedBatches:
         self._check_open()
         return self._reader.scan(cursor, max_bytes)

@@ -103,6 +103,14 @@ class MemoryStore:
     def is_hot(self, partition: PartitionId, offset: Offset) -> bool:
         return True
 
+    def fetch_cached(
+        self, partition: PartitionId, offset: Offset, max_bytes: int, *, at_least_one: bool = True
+    ) -> FetchedBatches | None:
+        return None
+
+    def start_reading(self, partition: PartitionId, offset: Offset, max_bytes: int) -> None:
+        pass
+
     def scan(self, cursor: Cursor, max_bytes: int) -> ScannedBatches:
         with self._lock:
             found: list[LogBatch] = []

@@ -6,11 +6,13 @@ from hypothesis import strategies as st
 
 from tailrace.log.frame import (
     BadFrameError,
+    batch_fault,
     encode_effects,
     encode_entry,
     encode_head,
     encode_kept_entries,
     fast_encode_head,
+    is_good_batch,
     read_effects,
     read_frame,
 )
@@ -67,6 +69,17 @@ def test_no_flipped_bit_passes(at: int) -> None:
     damaged[at] ^= 0x10
     with pytest.raises(BadFrameError):
         read_frame(memoryview(damaged), 0, 1000, SALT)
+
+
+@pytest.mark.parametrize("at", range(len(BATCH)))
+def test_a_good_batch_is_one_without_a_fault(at: int) -> None:
+    base = 40
+    for flipped in (0, 0x01, 0x80):
+        damaged = bytearray(BATCH)
+        damaged[at] ^= flipped
+        data = memoryview(b"before" + damaged + b"behind")
+        assert is_good_batch(data, 6, 6 + len(BATCH), base) is not bool(batch_fault(damaged, base))
+        assert not is_good_batch(data, 6, 6 + len(BATCH), base + 1_000)
 
 
 @given(

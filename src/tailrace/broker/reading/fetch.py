@@ -21,9 +21,12 @@ from tailrace.model.commit import Buffer, FetchedBatches, OffsetBounds
 from tailrace.model.errors import InvalidRequestError, OverloadedError, StoreClosedError, TailraceError, UnknownTopicIdError
 from tailrace.model.fetch import NO_BOUNDS, Isolation, PartitionBatches, PartitionFetch
 from tailrace.model.ids import Offset, PartitionId
-from tailrace.model.limits import Limits
+from tailrace.model.limits import MIB, Limits
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
+
+_UNBROKEN_BYTES = 4 * MIB
+"""Bytes that are read at once before the event loop gets a turn: about a millisecond."""
 
 
 class Fetcher:
@@ -171,21 +174,57 @@ class Fetcher:
 
     async def _read_all(self, targets: "Sequence[_Target]", terms: "_Terms") -> tuple[list[PartitionBatches], int]:
         answers = []
-        found = 0
-        ahead = await self._read_ahead(targets, terms) if len(targets) > 1 else {}
-        for target in targets:
+        found = unbroken = 0
+        ahead: Mapping[ReadAt, FetchedBatches | None] | None = None
+        for place, target in enumerate(targets):
             if isinstance(target, PartitionBatches):
                 answers.append(target)
                 continue
             if isinstance(target, _FetchTarget):
-                answer = await self._read_one(target, terms, found, ahead)
+                answer = self._read_at_once(target, terms, found)
+                if answer is None:
+                    if ahead is None:
+                        ahead = await self._read_ahead(targets[place:], terms, terms.budget - found)
+                    answer = await self._read_one(target, terms, found, ahead)
+                    unbroken = 0
             else:
                 answer = await target.read(terms.budget - found, is_first=not found)
-            found += sum(map(len, answer.batches))
+            size = sum(map(len, answer.batches))
+            found += size
+            unbroken += size
+            if unbroken >= _UNBROKEN_BYTES:
+                unbroken = 0
+                await asyncio.sleep(0)
             answers.append(answer)
         return answers, found
 
-    async def _read_ahead(self, targets: "Sequence[_Target]", terms: "_Terms") -> Mapping[ReadAt, FetchedBatches | None]:
+    def _read_at_once(self, target: "_FetchTarget", terms: "_Terms", found: int) -> PartitionBatches | None:
+        """Return what `_read_one` would, for readers of all records, if nothing has to be waited for and nothing is wrong."""
+        (topic, number, offset, max_bytes), live, partition = target
+        if terms.isolation or live.is_reserved:
+            return None
+        left = terms.budget - found
+        try:
+            if found and left <= 0:
+                bounds, stable = self._look(partition)
+                return PartitionBatches(topic, number, (), bounds, None, stable)
+            fetched = self._reader.fetch_at_once(partition, offset, max(0, min(max_bytes, left)), at_least_one=not found)
+        except TailraceError:
+            return None
+        if fetched is None:
+            return None
+        batches, bounds, cursors = fetched
+        if batches and cursors[0] < self._unchecked.end:
+            return None
+        if found and sum(map(len, batches)) > (min(left, max_bytes) if terms.oversize_alone else left):
+            batches, cursors = (), ()
+        return PartitionBatches(topic, number, batches, bounds, None, self._stable.of(partition, bounds), (), cursors)
+
+    async def _read_ahead(
+        self, targets: "Sequence[_Target]", terms: "_Terms", max_bytes: int
+    ) -> Mapping[ReadAt, FetchedBatches | None]:
+        if len(targets) == 1:
+            return {}
         wanted = []
         for target in targets:
             if isinstance(target, _FetchTarget):
@@ -194,7 +233,7 @@ class Fetcher:
                     if not terms.isolation_of(target) or offset < self._look(target.partition).last_stable_offset:
                         wanted.append(terms.read_at(target))
         try:
-            return await self._reader.fetch_ahead(wanted, terms.budget, until_oversize=terms.oversize_alone)
+            return await self._reader.fetch_ahead(wanted, max_bytes, until_oversize=terms.oversize_alone)
         except OverloadedError:
             return {}  # raised again for each partition that still has to be read
 

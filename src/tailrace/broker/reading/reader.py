@@ -1,4 +1,5 @@
-"""Reads stored batches without blocking the event loop: those in memory at once, those on disk in a few threads.
+"""Reads stored batches without blocking the event loop: those in memory and in the page cache at once, those on disk in a few
+threads.
 
 Batches that refer to payloads come back with their payloads in them (`PayloadExpansion`): no reader sees a reference.
 """
@@ -43,6 +44,20 @@ class Reader:
             return fetched
         return await self.threads.run(self._fetch, partition, offset, max_bytes)
 
+    def fetch_at_once(
+        self, partition: PartitionId, offset: Offset, max_bytes: int, *, at_least_one: bool
+    ) -> FetchedBatches | None:
+        """Return what `fetch` would if that needs neither the disk nor a thread, else `None`.
+
+        Without `at_least_one` nothing is read from the page cache that is larger than `max_bytes`.
+        """
+        store = self._store
+        if store.is_hot(partition, offset):
+            fetched: FetchedBatches | None = store.fetch(partition, offset, max_bytes)
+        else:
+            fetched = store.fetch_cached(partition, offset, max_bytes, at_least_one=at_least_one)
+        return None if fetched is None or self.expansion.is_needed(partition, fetched.batches) else fetched
+
     def is_shared(self, partition: PartitionId, offset: Offset) -> bool:
         """Return whether batches from this offset on are in memory anyway, so that all readers share the same bytes."""
         try:
@@ -76,6 +91,9 @@ class Reader:
         self, reads: Sequence[ReadAt], max_bytes: int, until_oversize: bool
     ) -> Mapping[ReadAt, FetchedBatches | None]:
         found: dict[ReadAt, FetchedBatches | None] = {}
+        for read in reads:
+            with suppress(TailraceError):
+                self._store.start_reading(*read)
         for read in reads:
             if max_bytes <= 0:
                 found[read] = None

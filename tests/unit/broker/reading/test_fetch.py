@@ -17,7 +17,7 @@ from tailrace.model.errors import (
 )
 from tailrace.model.fetch import PartitionBatches
 from tailrace.model.ids import Offset, PartitionId
-from tailrace.model.limits import Limits
+from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.model.record import Message
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, turns, until
@@ -62,15 +62,24 @@ async def test_max_bytes_is_shared_and_the_first_batch_comes_however_large() -> 
         assert values(await broker.fetcher.fetch([at(0, max_bytes=1), at(0, 1)])) == [[b"0"], [b"0", b"1", b"2"]]
 
 
+PLACES = ["memory", "page cache", "disk"]
+
+
+def put_into(store: GatedStore, place: str) -> None:
+    """Have all batches read from there."""
+    store.cold = place != "memory"
+    store.in_page_cache = place == "page cache"
+
+
 @on_loop
-@pytest.mark.parametrize("is_on_disk", [False, True])
-async def test_a_batch_larger_than_the_limit_of_its_partition_comes_first_or_not_at_all(is_on_disk: bool) -> None:
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_batch_larger_than_the_limit_of_its_partition_comes_first_or_not_at_all(place: str) -> None:
     store = GatedStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t", 3)
         for partition in range(3):
             await append(broker, raw("t", partition, b"a", b"b"))
-        store.cold = is_on_disk
+        put_into(store, place)
         less = [at(0, partition, max_bytes=BATCH_BYTES) for partition in range(3)]
         assert values(await broker.fetcher.fetch(less)) == [[b"a", b"b"], [], []]
         assert values(await broker.fetcher.fetch([at(2), *less[1:]])) == [[], [b"a", b"b"], []]
@@ -177,13 +186,14 @@ async def test_partitions_on_disk_are_read_with_one_trip_to_a_thread(monkeypatch
 
 
 @on_loop
-async def test_partitions_on_disk_share_max_bytes_and_tell_their_errors() -> None:
+@pytest.mark.parametrize("place", PLACES)
+async def test_partitions_share_max_bytes_and_tell_their_errors(place: str) -> None:
     store = GatedStore()
     async with running_broker(store) as broker:
         await broker.topics.create("t", 4)
         for partition in range(4):
             await append(broker, raw("t", partition, b"%d" % partition))
-        store.cold = True
+        put_into(store, place)
         small = [at(0, partition, max_bytes=BATCH_BYTES) for partition in range(4)]
         assert values(await broker.fetcher.fetch(small, max_bytes=2 * BATCH_BYTES)) == [[b"0"], [b"1"], [], []]
         large = [at(0, partition, max_bytes=3 * BATCH_BYTES) for partition in range(4)]
@@ -191,6 +201,77 @@ async def test_partitions_on_disk_share_max_bytes_and_tell_their_errors() -> Non
         good, bad = await broker.fetcher.fetch([at(0, 1), at(9, 2)])
         assert values([good]) == [[b"1"]]
         assert isinstance(bad.error, OffsetOutOfRangeError)
+
+
+@on_loop
+async def test_what_is_in_the_page_cache_is_read_without_a_thread() -> None:
+    class Watched(GatedStore):
+        def fetch_cached(
+            self, partition: PartitionId, offset: Offset, max_bytes: int, *, at_least_one: bool = True
+        ) -> FetchedBatches | None:
+            threads.append(threading.current_thread().name)
+            allowed.append((partition.number, max_bytes, at_least_one))
+            return super().fetch_cached(partition, offset, max_bytes, at_least_one=at_least_one)
+
+    threads: list[str] = []
+    allowed: list[tuple[int, int, bool]] = []
+    store = Watched()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t", 4)
+        for partition in range(3):
+            await append(broker, raw("t", partition, b"%d" % partition))
+        put_into(store, "page cache")
+        wanted = [at(0, partition, max_bytes=3 * BATCH_BYTES) for partition in (2, 0, 1)]
+        found = await broker.fetcher.fetch(wanted, max_bytes=2 * BATCH_BYTES)
+        assert values(found) == [[b"2"], [b"0"], []]
+        assert set(threads) == {threading.current_thread().name}
+        assert allowed == [(2, 2 * BATCH_BYTES, True), (0, BATCH_BYTES, False)], "the last one has no room left"
+        assert broker.threads.queued == 0
+
+
+@on_loop
+async def test_other_tasks_run_between_large_reads_from_the_page_cache() -> None:
+    class Large(GatedStore):
+        def fetch_cached(
+            self, partition: PartitionId, offset: Offset, max_bytes: int, *, at_least_one: bool = True
+        ) -> FetchedBatches | None:
+            order.append(f"read {partition.number}")
+            asyncio.get_running_loop().call_soon(order.append, "turn")
+            return super().fetch_cached(partition, offset, max_bytes, at_least_one=at_least_one)
+
+    order: list[str] = []
+    store = Large()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t", 4)
+        for partition in range(4):
+            for _ in range(3):
+                await append(broker, raw("t", partition, bytes(900 * KIB)))
+        put_into(store, "page cache")
+        await broker.fetcher.fetch([at(0, partition, max_bytes=3 * MIB) for partition in range(4)])
+        assert order[:3] == ["read 0", "read 1", "turn"], "after more than four megabytes"
+        assert order.index("read 2") < order.index("read 3")
+        await until(lambda: order.count("turn") == 4)
+
+
+@on_loop
+async def test_the_disk_begins_with_all_reads_before_the_first_is_waited_for() -> None:
+    class Watched(GatedStore):
+        def start_reading(self, partition: PartitionId, offset: Offset, max_bytes: int) -> None:
+            order.append(("start", partition.number))
+
+        def fetch(self, partition: PartitionId, offset: Offset, max_bytes: int) -> FetchedBatches:
+            order.append(("fetch", partition.number))
+            return super().fetch(partition, offset, max_bytes)
+
+    order: list[tuple[str, int]] = []
+    store = Watched()
+    async with running_broker(store) as broker:
+        await broker.topics.create("t", 3)
+        for partition in range(3):
+            await append(broker, raw("t", partition, b"%d" % partition))
+        put_into(store, "disk")
+        await broker.fetcher.fetch([at(0, partition, max_bytes=BATCH_BYTES) for partition in range(3)])
+        assert order == [(call, number) for call in ("start", "fetch") for number in range(3)]
 
 
 @on_loop
