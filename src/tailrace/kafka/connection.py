@@ -8,7 +8,9 @@ that stay in such a state for too long. `request_reader` cuts bytes into request
 import asyncio
 import logging
 from collections import deque
+from contextlib import suppress
 from enum import Enum
+from socket import SO_SNDBUF, SOL_SOCKET
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -19,7 +21,7 @@ from tailrace.kafka.metrics import Traffic
 from tailrace.kafka.request_reader import RequestReader, UnreadableRequestError
 from tailrace.model.commit import Buffer
 from tailrace.model.errors import TailraceError
-from tailrace.model.limits import Limits
+from tailrace.model.limits import KIB, Limits
 
 if TYPE_CHECKING:
     from tailrace.kafka.listener import ConnectionRegistry
@@ -29,6 +31,11 @@ _log = logging.getLogger(__name__)
 _PRESSED_SECONDS = 5
 """How long a client may take to send a request while memory is short, or read nothing of a response while others wait for the
 memory that it holds."""
+
+_LOOPBACK = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
+_LOOPBACK_SEND_BYTES = 512 * KIB
+"""The send buffer of a connection from the same machine: its records are received while the processor's caches have them. The
+system would let it grow to several megabytes, which distant clients need."""
 
 
 class SharedContext(msgspec.Struct, frozen=True):
@@ -77,6 +84,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self.client = KafkaClient(str(peer[0]) if peer else "", self._number)
         self._transport.set_write_buffer_limits(high=self._limits.unsent_bytes)
+        if self.client.host in _LOOPBACK:
+            with suppress(OSError):
+                transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, _LOOPBACK_SEND_BYTES)
         limit = self._shared.registry.opened(self)
         if limit:
             self._close(limit, f"{self.client.host} was rejected: limit {limit} reached ({getattr(self._limits, limit)})")
@@ -246,8 +256,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._shared.traffic.bytes_out += sum(map(len, parts))
                 self._transport.writelines(parts)
         if self._unsent.answers:
-            # In the next turn of the loop, when the transport has tried to send everything.
-            self._loop.call_soon(self._release_sent)
+            if self._transport.get_write_buffer_size():
+                # In the next turn of the loop, when the transport has tried to send everything.
+                self._loop.call_soon(self._release_sent)
+            else:
+                self._unsent.release()
         if not waiting and self._state is ConnectionState.DRAINING:
             self._transport.close()
 

@@ -4,14 +4,17 @@ import asyncio
 import gc
 import json
 import logging
+import socket
 import weakref
 
 import pytest
 
+from tailrace.kafka.connection import KafkaConnection, SharedContext
 from tailrace.kafka.dispatch import ApiRoute, Dispatcher, RequestContext
+from tailrace.kafka.listener import ConnectionRegistry
 from tailrace.kafka.metrics import Traffic
 from tailrace.model.errors import OverloadedError
-from tailrace.model.limits import Limits
+from tailrace.model.limits import KIB, Limits
 from tailrace.wire.messages.groups import (
     DELETE_GROUPS_API,
     HEARTBEAT_API,
@@ -430,3 +433,30 @@ async def test_a_closed_connection_is_freed_without_the_garbage_collector() -> N
             await until(lambda: freed() is None)
         finally:
             gc.enable()
+
+
+class Transport(asyncio.Transport):
+    """The transport of a client at some address."""
+
+    def __init__(self, host: str, connected: socket.socket) -> None:
+        super().__init__({"peername": (host, 50_000), "socket": connected})
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("host", "is_near"), [("127.0.0.1", True), ("::1", True), ("192.0.2.1", False)])
+@on_loop
+async def test_the_send_buffer_is_small_for_clients_on_the_same_machine_only(host: str, is_near: bool) -> None:
+    limits, traffic = Limits(), Traffic()
+    shared = SharedContext(
+        Dispatcher((), traffic, limits), limits, traffic, memoryview(b""), ConnectionRegistry(traffic, limits)
+    )
+    connected, other = socket.socketpair()
+    with connected, other:
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * KIB)
+        before = connected.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        connection = KafkaConnection(shared, 1)
+        connection.connection_made(Transport(host, connected))
+        assert (connected.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) != before) is is_near
+        connection.connection_lost(None)
