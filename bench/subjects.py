@@ -136,7 +136,7 @@ SUBJECTS: Mapping[str, Subject] = {
     "kafka-waiting": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-waiting"]), 25, 65),
     "kafka-waiting-synced": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-waiting-synced"]), 25, 65),
     "kafka-footprint": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-footprint"]), 20, 35),
-    "kafka-tools": Subject(_with_tools, 60, 150),
+    "kafka-tools": Subject(_with_tools, 150, 330),
     "compaction": Subject(_alone(compaction.run), 90, 400),
     "nats": Subject(_alone(nats.run_relaxed), 20, 65),
     "nats-synced": Subject(_alone(nats.run_synced), 20, 65),

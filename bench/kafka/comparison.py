@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -27,8 +28,9 @@ _WARM_UP_BYTES = 100
 class ComparedServer:
     """A server that is measured."""
 
-    def __init__(self, peer: Peer, start_seconds: float) -> None:
+    def __init__(self, peer: Peer, start_seconds: float, folder: Path) -> None:
         self.peer = peer
+        self.folder = folder
         self.start_seconds = start_seconds
         self.sender = ClientProcess(peer)
         self.receiver = ClientProcess(peer)
@@ -103,7 +105,7 @@ def comparing(workspace: Workspace, make: MakePeer, durability: Durability) -> I
     with workspace.folder() as folder, ExitStack() as stack:
         peer = make(folder, durability)
         stack.callback(peer.stop)
-        compared = ComparedServer(peer, peer.start())
+        compared = ComparedServer(peer, peer.start(), folder)
         stack.callback(compared.close)
         yield compared
 

@@ -12,7 +12,7 @@ from bench.kafka.comparison import ComparedServer, compare, samples
 from bench.kafka.tasks import Load
 from bench.peers.kafka import KAFKA
 from bench.peers.servers import MakePeer, PeerFailure
-from bench.workspace import Workspace, settle_disk
+from bench.workspace import Workspace, forget_files, settle_disk
 
 _RECORD_BYTES = 1_000
 _PARTITIONS = (1, 12)
@@ -23,13 +23,25 @@ _MEBIBYTE = 1 << 20
 _TOOL_SECONDS = 300
 
 
-class _Speed(NamedTuple):
+_WARM_UP_READS = 3
+"""Before the first round of each shape both servers have their hot code compiled by one load, read this often."""
+_READ_FIELDS = 10
+_READ_RECORDS_FIELD = 4
+_READ_SPEED_FIELD = 8
+"""MB/s from the assignment of partitions on."""
+
+
+class Speed(NamedTuple):
+    """One load, in and twice out."""
+
     produced: float
     """MB/s"""
     consumed: float
+    consumed_from_disk: float
     produce_cpu: float
     """The server's CPU seconds for 1 GB."""
     consume_cpu: float
+    consume_cpu_from_disk: float
 
 
 def run(workspace: Workspace, ours: MakePeer, other: MakePeer, jars: Path) -> Section:
@@ -39,52 +51,76 @@ def run(workspace: Workspace, ours: MakePeer, other: MakePeer, jars: Path) -> Se
     with compare(workspace, ours, other, "relaxed") as both:
         for partitions in _PARTITIONS:
             workspace.say(f"Kafka's tools: {_shape(partitions)}")
+            for compared in (both.ours, both.other):
+                _warm_up(jars, partitions, compared, records)
             ours_found, others_found = both.take_turns(partial(_speed, jars, partitions), records, scale.rounds)
             figures += _figures(partitions, both.other.peer.name, ours_found, others_found)
     return Section(
         title="Beside Kafka: Kafka's own tools",
         text=f"`ProducerPerformance` of Kafka {KAFKA} sends {records:,} records of {_RECORD_BYTES:,} B ("
         f"{', '.join(f'`{setting}`' for setting in _PRODUCER)}), then `ConsumerPerformance` reads them all from the start; its"
-        " time is that from the assignment of partitions to the last record. Each run is a Java process of its own, at both"
-        " servers in turn. Nothing is synced before it is acknowledged.",
+        " time is that from the assignment of partitions to the last record. Then the page cache of the server's files is"
+        " dropped, and another consumer reads them from the disk. Each run is a Java process of its own, at both servers in"
+        f" turn, after a load that was read {_WARM_UP_READS} times. Nothing is synced before it is acknowledged.",
         figures=figures,
     )
 
 
-def _speed(jars: Path, partitions: int, compared: ComparedServer, records: int) -> _Speed:
+def _warm_up(jars: Path, partitions: int, compared: ComparedServer, records: int) -> None:
+    load = compared.new_topic(Load(topic="warm-up", records=records, record_bytes=_RECORD_BYTES, partitions=partitions))
+    _produce(jars, compared, load)
+    for _ in range(_WARM_UP_READS):
+        _consume(jars, compared, load)
+
+
+def _speed(jars: Path, partitions: int, compared: ComparedServer, records: int) -> Speed:
     settle_disk()
-    load = Load(topic="tools", records=records, record_bytes=_RECORD_BYTES, partitions=partitions)
-    load = compared.new_topic(load)
-    gigabytes = load.megabytes / 1_000
-    server = f"bootstrap.servers={compared.peer.address}"
+    load = compared.new_topic(Load(topic="tools", records=records, record_bytes=_RECORD_BYTES, partitions=partitions))
+    produced, produce_cpu = _produce(jars, compared, load)
+    consumed, consume_cpu = _consume(jars, compared, load)
+    forget_files(compared.folder)
+    from_disk, cpu_from_disk = _consume(jars, compared, load)
+    return Speed(produced, consumed, from_disk, produce_cpu, consume_cpu, cpu_from_disk)
+
+
+def _produce(jars: Path, compared: ComparedServer, load: Load) -> tuple[float, float]:
+    """Return MB/s, and the server's CPU seconds for 1 GB."""
     before = compared.cpu_seconds
-    sent = _run(
+    said = _run(
         jars,
         "ProducerPerformance",
-        *("--topic", load.topic, "--num-records", str(records), "--record-size", str(_RECORD_BYTES), "--throughput", "-1"),
-        *("--producer-props", server, *_PRODUCER),
+        *("--topic", load.topic, "--num-records", str(load.records), "--record-size", str(_RECORD_BYTES)),
+        *("--throughput", "-1", "--producer-props", f"bootstrap.servers={compared.peer.address}", *_PRODUCER),
     )
-    produced = compared.cpu_seconds
-    read = _run(
+    return sent_speed(said, load.records), (compared.cpu_seconds - before) / (load.megabytes / 1_000)
+
+
+def _consume(jars: Path, compared: ComparedServer, load: Load) -> tuple[float, float]:
+    """Return MB/s, and the server's CPU seconds for 1 GB."""
+    before = compared.cpu_seconds
+    said = _run(
         jars,
         "ConsumerPerformance",
-        *("--bootstrap-server", str(compared.peer.address), "--topic", load.topic, "--messages", str(records)),
+        *("--bootstrap-server", str(compared.peer.address), "--topic", load.topic, "--messages", str(load.records)),
         *("--timeout", "60000", "--hide-header"),
     )
-    consumed = compared.cpu_seconds
-    found = _SENT.findall(sent)
+    return read_speed(said, load.records), (compared.cpu_seconds - before) / (load.megabytes / 1_000)
+
+
+def sent_speed(said: str, records: int) -> float:
+    """Return the MB/s that ProducerPerformance says in the end. Raise `PeerFailure` unless it sent all records."""
+    found = _SENT.findall(said)
     if not found or int(found[-1][0]) != records:
-        raise PeerFailure(f"ProducerPerformance did not send {records} records: {sent}")
-    fields = [field.strip() for field in read.strip().splitlines()[-1].split(",")]
-    if int(fields[4]) < records:
-        raise PeerFailure(f"ConsumerPerformance read {fields[4]} of {records} records")
-    to_megabytes = _MEBIBYTE / 1_000_000
-    return _Speed(
-        float(found[-1][1]) * to_megabytes,
-        float(fields[8]) * to_megabytes,
-        (produced - before) / gigabytes,
-        (consumed - produced) / gigabytes,
-    )
+        raise PeerFailure(f"ProducerPerformance did not send {records} records: {said}")
+    return float(found[-1][1]) * _MEBIBYTE / 1_000_000
+
+
+def read_speed(said: str, records: int) -> float:
+    """Return the MB/s that ConsumerPerformance says. Raise `PeerFailure` unless it read all records."""
+    fields = [field.strip() for line in said.strip().splitlines()[-1:] for field in line.split(",")]
+    if len(fields) != _READ_FIELDS or int(fields[_READ_RECORDS_FIELD]) < records:
+        raise PeerFailure(f"ConsumerPerformance did not read {records} records: {said}")
+    return float(fields[_READ_SPEED_FIELD]) * _MEBIBYTE / 1_000_000
 
 
 def _run(jars: Path, tool: str, *arguments: str) -> str:
@@ -95,7 +131,7 @@ def _run(jars: Path, tool: str, *arguments: str) -> str:
     return done.stdout
 
 
-def _figures(partitions: int, peer: str, ours: Sequence[_Speed], others: Sequence[_Speed]) -> list[Figure]:
+def _figures(partitions: int, peer: str, ours: Sequence[Speed], others: Sequence[Speed]) -> list[Figure]:
     def figure(name: str, unit: str, field: str, bar: Bar | None) -> Figure:
         return Figure(
             name=f"{name}, {_shape(partitions)}",
@@ -109,8 +145,10 @@ def _figures(partitions: int, peer: str, ours: Sequence[_Speed], others: Sequenc
     return [
         figure("produce", "MB/s", "produced", Bar("at least", 1)),
         figure("consume", "MB/s", "consumed", Bar("at least", 1)),
+        figure("consume from disk", "MB/s", "consumed_from_disk", Bar("at least", 1)),
         figure("CPU of the server for 1 GB in", "s", "produce_cpu", None),
         figure("CPU of the server for 1 GB out", "s", "consume_cpu", Bar("at most", 1)),
+        figure("CPU of the server for 1 GB out, from disk", "s", "consume_cpu_from_disk", Bar("at most", 1)),
     ]
 
 
