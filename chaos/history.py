@@ -263,8 +263,28 @@ class ReplayInspection(msgspec.Struct, frozen=True, tag="replayed", omit_default
     findings: tuple[str, ...] = ()
 
 
+class CopyInspection(msgspec.Struct, frozen=True, tag="copied", omit_defaults=True):
+    """Topics were held against their copies at the end, and the offsets of groups against each other: what was wrong, if
+    anything."""
+
+    time: float
+    shadow: str
+    records: int
+    offsets: int
+    findings: tuple[str, ...] = ()
+
+
 HistoryLine = (
-    Invoked | Completed | RunPhase | DeclaredTopic | Fault | FsckInspection | ReplayInspection | ResourceSample | ServerStopped
+    Invoked
+    | Completed
+    | RunPhase
+    | DeclaredTopic
+    | Fault
+    | FsckInspection
+    | ReplayInspection
+    | CopyInspection
+    | ResourceSample
+    | ServerStopped
 )
 
 _encoder = msgspec.json.Encoder()

@@ -16,7 +16,7 @@ from chaos.run import RunSpec, print_result, run
 from tailrace.pipeline.errors import PipelineError
 from tailrace.pipeline.session import check_spark
 
-ROTATION = ("queue", "groups", "transactions", "queues", "retention", "tables", "mixed", "postgres", "cdc")
+ROTATION = ("queue", "groups", "transactions", "queues", "retention", "tables", "mixed", "postgres", "shadow", "cdc")
 MINUTES = 20.0
 _SHARE = 0.7
 """The part of the time for the profiles; the rest is for the broken variants."""

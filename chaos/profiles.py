@@ -12,6 +12,7 @@ from chaos.workloads import (
     QueueWorkload,
     RealtimeWorkload,
     RetentionWorkload,
+    ShadowWorkload,
     TablesWorkload,
     TransactionsWorkload,
     Workload,
@@ -69,6 +70,25 @@ PROFILES: Mapping[str, Profile] = {
             *("full", "clock", "cut"),
         ),
         gap_seconds=3.0,
+    ),
+    "shadow": Profile(
+        (ShadowWorkload,),
+        (
+            *(
+                "copier",
+                "kafka",
+                "kafka-cut",
+                "kill",
+                "stop",
+                "pause",
+                "killpoint",
+                "power",
+                "failed-sync",
+                "slow-syncs",
+                "torn",
+            ),
+            *("full", "clock", "cut", "half-open"),
+        ),
     ),
     "short": Profile(
         (QueueWorkload, GroupsWorkload, TransactionsWorkload, QueuesWorkload, RetentionWorkload, TablesWorkload, MixedWorkload),

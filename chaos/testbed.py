@@ -15,6 +15,7 @@ from chaos.database import DatabaseProcess
 from chaos.disk import Disk
 from chaos.faults.shim import Shim
 from chaos.history import Fault, FsckInspection, ResourceSample, ServerStopped
+from chaos.other_kafka import OtherKafkaProcess
 from chaos.pipeline import PipelineProcess
 from chaos.recorder import Recorder
 from chaos.server_process import ServerProcess
@@ -33,6 +34,7 @@ class Testbed:
         self.disk = Disk(home)
         self.shim = Shim(home)
         self.database = DatabaseProcess()
+        self.other_kafka = OtherKafkaProcess(home)
         self.server = ServerProcess(
             self.disk.folder,
             home / "server.log",
@@ -65,6 +67,7 @@ class Testbed:
         for network in (self.kafka_network, self.http_network):
             network.__exit__()
         self.database.close()
+        self.other_kafka.close()
         self.shim.close()
         self.disk.close(self.keep)
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from chaos.api import RefusedError, RunApi
 from chaos.database import PASSWORD_VARIABLE, ReplayedSource
-from chaos.history import DeclaredTopic, ReplayInspection, SeenRecord
+from chaos.history import CopyInspection, DeclaredTopic, ReplayInspection, SeenRecord
+from chaos.other_kafka import ComparedCopy
 from chaos.pipeline import START_SECONDS
 from chaos.testbed import Testbed
 from chaos.workers import aio, librdkafka, postgres
@@ -358,6 +359,49 @@ class PostgresWorkload(Workload):
         recorder.write(inspection)
         await_routed(api, postgres.TABLE, (CAPTURED_AND_ROUTED,))
         postgres.read_rows(recorder, self._database.connect, "pg-final")
+
+
+SHADOW = "prod"
+SHADOW_GROUP = "shadow-members"
+SHADOW_PROCESSOR = "shadow-processor"
+
+
+class ShadowWorkload(Workload):
+    """Topics that a shadow copies to another Kafka: with plain records, transactions of which some are aborted, and groups."""
+
+    name = "shadow"
+
+    def prepare(self, api: RunApi) -> None:
+        self._source = self.make_topic(api, "in", 3)
+        self._target = self.make_topic(api, "out", 2)
+
+    def start_companions(self, testbed: Testbed) -> None:
+        self._server = testbed.server
+        self._other = testbed.other_kafka
+        self._other.start()
+        options = "topics = 'shadow.>'"
+        with RunApi(testbed.server.url, timeout=60) as api:
+            api.sql(f"CREATE SHADOW {SHADOW} TO KAFKA '{self._other.address}' WITH ({options})")
+            query = f"SELECT state FROM system.shadows WHERE name = '{SHADOW}'"
+            eventually(lambda: api.sql(query)["rows"] == [["live"]], "the shadow is live", START_SECONDS)
+
+    def workers(self) -> Sequence[Worker]:
+        context, seed, rate = self.context, self.seed, self.load.per_second
+        return [
+            LibrdkafkaSender("sh-send", context, seed, rate(20), [self._source]),
+            HttpPublisher("sh-publish", context, seed, rate(8), [self._source]),
+            Processor("sh-1", context, seed, rate(6), self._source.locations, self._target, SHADOW_PROCESSOR),
+            KafkaMember("sh-rd-1", context, seed, rate(5), [self._source], SHADOW_GROUP, "range"),
+            HttpMember("sh-http-1", context, seed, rate(4), [self._source], SHADOW_GROUP),
+        ]
+
+    def finish(self, api: RunApi) -> None:
+        """Wait until everything is copied, and compare it."""
+        topics = [topic.name for topic in self.topics]
+        compared = ComparedCopy(self._server.kafka, self._other.address, topics, (SHADOW_GROUP, SHADOW_PROCESSOR))
+        findings = compared.findings()
+        recorder = self.context.recorder
+        recorder.write(CopyInspection(recorder.now(), SHADOW, compared.records, compared.offsets, findings))
 
 
 def row_seen(seen: SeenRecord) -> SeenRecord:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from chaos.checker.evidence import Evidence, ReadRecord, Visibility, WrittenRecord
 from chaos.checker.timeline import Op
 from chaos.checker.violation import RuleFinding, shown_by
-from chaos.history import RecordLocation, SendCall, label
+from chaos.history import CopyInspection, RecordLocation, SendCall, label
 
 
 def inconsistent_offset(evidence: Evidence) -> Iterator[RuleFinding]:
@@ -76,6 +76,13 @@ def never_sent(evidence: Evidence) -> Iterator[RuleFinding]:
                 read.op,
                 about=(value,),
             )
+
+
+def copied_otherwise(evidence: Evidence) -> Iterator[RuleFinding]:
+    """The copy of a topic is another one, or a group would not go on there where it was."""
+    for copied in evidence.timeline.others(CopyInspection):
+        for finding in copied.findings:
+            yield RuleFinding(f"{copied.shadow}: {finding}", at=copied.time)
 
 
 def _stored_once(written: WrittenRecord) -> bool:

@@ -11,6 +11,7 @@ from chaos.history import (
     ChangeCall,
     CommitCall,
     CommittedCall,
+    CopyInspection,
     DeclaredTopic,
     FsckInspection,
     HistoryLine,
@@ -42,6 +43,10 @@ def _routed_topics(timeline: Timeline) -> int:
 
 def _replayed_transactions(timeline: Timeline) -> int:
     return sum(line.transactions for line in timeline.others(ReplayInspection))
+
+
+def _copied_records(timeline: Timeline) -> int:
+    return sum(line.records for line in timeline.others(CopyInspection))
 
 
 def _heals(timeline: Timeline) -> int:
@@ -126,6 +131,13 @@ RULES = (
         "replayed events of a captured database are its tables, at every transaction boundary",
         changes.replayed_otherwise,
         _replayed_transactions,
+    ),
+    Rule(
+        "copied-otherwise",
+        "I19",
+        "a copy has each record once, in its place, and groups go on there where they were",
+        contents.copied_otherwise,
+        _copied_records,
     ),
     Rule("leak", "I16", "memory, files and threads come back near to their base", server_health.leak, _SAMPLES),
     Rule("unavailable", "I17", "something succeeds in any 10 s without a fault", server_health.unavailable, _all_calls),

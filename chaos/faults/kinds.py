@@ -32,6 +32,10 @@ def _needs_database(testbed: Testbed) -> str | None:
     return None if testbed.database.is_wanted else "no database runs here"
 
 
+def _needs_other_kafka(testbed: Testbed) -> str | None:
+    return None if testbed.other_kafka.is_wanted else "no other Kafka runs here"
+
+
 KINDS: Mapping[str, FaultKind] = {
     "kill": FaultKind(processes.kill),
     "pause": FaultKind(processes.pause),
@@ -56,6 +60,9 @@ KINDS: Mapping[str, FaultKind] = {
     "database": FaultKind(processes.database, lasting=True, why_not=_needs_database),
     "database-cut": FaultKind(network.database_cut, lasting=True, why_not=_needs_database),
     "capture": FaultKind(processes.capture, lasting=True, why_not=_needs_database),
+    "kafka": FaultKind(processes.other_kafka, lasting=True, why_not=_needs_other_kafka),
+    "kafka-cut": FaultKind(network.copy_cut, lasting=True, why_not=_needs_other_kafka),
+    "copier": FaultKind(processes.copier, lasting=True, why_not=_needs_other_kafka),
 }
 
 

@@ -70,6 +70,18 @@ def database_cut(testbed: Testbed, choice: random.Random) -> None:
         time.sleep(choice.uniform(0.5, 4))
 
 
+def copy_cut(testbed: Testbed, choice: random.Random) -> None:
+    """Between a Kafka and what copies to it, connections are reset or say nothing for a while, and then break."""
+    network = testbed.other_kafka.network
+    seconds = choice.choice((0.0, choice.uniform(*SILENT_SECONDS)))
+    with testbed.fault("kafka-cut", f"silent for {seconds:.1f} s" if seconds else ""):
+        network.is_silent = bool(seconds)
+        time.sleep(seconds)
+        network.is_silent = False
+        network.reset_connections()
+        time.sleep(choice.uniform(0.5, 4))
+
+
 def _some(testbed: Testbed, choice: random.Random) -> list[FaultyProxy]:
     both = [testbed.kafka_network, testbed.http_network]
     return both if choice.random() < 0.5 else [choice.choice(both)]

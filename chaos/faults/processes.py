@@ -9,6 +9,7 @@ from chaos.server_process import ServerError
 from chaos.testbed import Testbed
 from tailrace.model.killpoint import KILLPOINTS, TABLE_KILLPOINTS
 from tests.support.captured_source import kill_captures
+from tests.support.shadow_pair import kill_copiers
 
 PAUSE_SECONDS = (0.1, 4.0)
 REACH_SECONDS = 4.0
@@ -79,6 +80,20 @@ def capture(testbed: Testbed, choice: random.Random) -> None:
     with testbed.fault("capture"):
         with suppress(ServerError):
             kill_captures(testbed.server.pid)
+        time.sleep(choice.uniform(0.5, 4))
+
+
+def other_kafka(testbed: Testbed, choice: random.Random) -> None:
+    with testbed.fault("kafka"):
+        testbed.other_kafka.kill_and_start()
+        # The copy needs a moment to come back, and is to be interrupted at work, too.
+        time.sleep(choice.uniform(0.5, 4))
+
+
+def copier(testbed: Testbed, choice: random.Random) -> None:
+    with testbed.fault("copier"):
+        with suppress(ServerError):
+            kill_copiers(testbed.server.pid)
         time.sleep(choice.uniform(0.5, 4))
 
 

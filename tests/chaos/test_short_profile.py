@@ -13,7 +13,7 @@ from chaos.broken.variants import VARIANTS
 from chaos.checker.rules import RULES
 from chaos.faults.kinds import KINDS
 from chaos.profiles import PROFILES
-from chaos.workloads import CdcWorkload, PostgresWorkload, RealtimeWorkload
+from chaos.workloads import CdcWorkload, PostgresWorkload, RealtimeWorkload, ShadowWorkload
 from tests.support.child import ROOT
 
 MINUTES = 0.45
@@ -41,11 +41,12 @@ def test_a_short_run_under_all_faults_breaks_no_promise(tmp_path: Path, chaos_se
     assert "verdict: pass" in done.stdout
 
 
-def test_the_short_profile_has_every_workload_and_every_fault_that_needs_no_spark_and_no_postgresql() -> None:
+def test_the_short_profile_has_every_workload_and_every_fault_that_needs_only_the_server() -> None:
     short = PROFILES["short"]
     others = {workload for name, profile in PROFILES.items() if name != "short" for workload in profile.workloads}
-    assert set(short.workloads) == others - {CdcWorkload, RealtimeWorkload, PostgresWorkload}
-    assert set(short.faults) == set(KINDS) - {"driver", "java", "database", "database-cut", "capture"}
+    assert set(short.workloads) == others - {CdcWorkload, RealtimeWorkload, PostgresWorkload, ShadowWorkload}
+    beside = {"driver", "java", "database", "database-cut", "capture", "kafka", "kafka-cut", "copier"}
+    assert set(short.faults) == set(KINDS) - beside
 
 
 def test_every_broken_variant_says_what_is_wrong_and_names_rules_that_there_are() -> None:

@@ -170,21 +170,11 @@ class TestedShadow:
 
     def processes(self) -> list[psutil.Process]:
         """Return the processes that copy it, which the server has started."""
-        found = []
-        with suppress(psutil.NoSuchProcess):
-            for child in psutil.Process(self.pair.server.pid).children(recursive=True):
-                with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                    if ["shadow", "run", self.name] == child.cmdline()[3:6]:
-                        found.append(child)
-        return found
+        return copiers_of(self.pair.server.pid, self.name)
 
     def kill_processes(self) -> int:
         """SIGKILL. Return how many there were."""
-        found = self.processes()
-        for process in found:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        return len(found)
+        return kill_copiers(self.pair.server.pid, self.name)
 
     def run(self) -> "CopyProcess":
         """Start `tailrace shadow run`, for a shadow with copied_by = 'command'."""
@@ -256,3 +246,24 @@ def beside(folder: Path, kafka: OtherKafka, network: FaultyProxy, *flags: str) -
     given = ("--http", f"127.0.0.1:{free_port()}", "--kafka", f"127.0.0.1:{free_port()}", *flags)
     with ServerProcess(folder / "here", *given) as server:
         yield ShadowPair(server, kafka, network)
+
+
+def copiers_of(server_pid: int, name: str | None = None) -> list[psutil.Process]:
+    """Return the processes that copy shadows, or the one of this name, which the server has started."""
+    found = []
+    with suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(server_pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                command = child.cmdline()
+                if command[3:5] == ["shadow", "run"] and name in (None, command[5]):
+                    found.append(child)
+    return found
+
+
+def kill_copiers(server_pid: int, name: str | None = None) -> int:
+    """SIGKILL. Return how many there were."""
+    found = copiers_of(server_pid, name)
+    for process in found:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    return len(found)

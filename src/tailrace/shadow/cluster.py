@@ -72,13 +72,16 @@ class KafkaCluster:
         self._coordinators: dict[tuple[int, str], Address] = {}
 
     async def close(self) -> None:
-        opening = list(self._connections.values())
+        opened = list(self._connections.values())
         self._connections.clear()
-        for task in opening:
-            task.cancel()
-        for done in await asyncio.gather(*opening, return_exceptions=True):
-            if isinstance(done, BrokerConnection):
-                done.close()
+        for task in opened:
+            await self._close(task)
+
+    async def _close(self, opened: "asyncio.Task[BrokerConnection]") -> None:
+        opened.cancel()
+        (done,) = await asyncio.gather(opened, return_exceptions=True)
+        if isinstance(done, BrokerConnection):
+            done.close()
 
     async def refresh(self, topics: Sequence[str] | None = None) -> dict[str, TopicPlace]:
         """Learn the brokers, and return the topics of these names that exist; all topics if there are no names."""
@@ -124,6 +127,11 @@ class KafkaCluster:
         if address is None:
             raise KafkaRefusalError(NOT_LEADER_OR_FOLLOWER, f"{self.what} has a partition without a leader at the moment")
         return await self._connection(address, purpose)
+
+    async def release(self, purpose: str) -> None:
+        """Close the connections that are used for this purpose."""
+        for key in [key for key in self._connections if key[1] == purpose]:
+            await self._close(self._connections.pop(key))
 
     @property
     def nodes(self) -> Sequence[int]:

@@ -71,8 +71,9 @@ def digester() -> Digester:
 async def read_spans(cluster: KafkaCluster, spans: Mapping[Partition, Span]) -> AsyncGenerator[SpanPart]:
     """Yield the committed batches of spans, all partitions at once. Raises `ShadowError` if offsets are gone."""
     left = {partition: span for partition, span in spans.items() if span.start < span.stop}
-    # A connection of its own, because a broker answers the requests of one connection one after another.
-    reader = ClusterReader(cluster, queued_bytes=_QUEUED_BYTES, purpose=f"contents {next(_numbers)}")
+    # Connections of its own, because a broker answers the requests of one connection one after another.
+    purpose = f"contents {next(_numbers)}"
+    reader = ClusterReader(cluster, queued_bytes=_QUEUED_BYTES, purpose=purpose)
     try:
         for span in left.values():
             reader.add(span.place, span.number, span.start)
@@ -96,6 +97,7 @@ async def read_spans(cluster: KafkaCluster, spans: Mapping[Partition, Span]) -> 
                 reader.remove([event.partition])
     finally:
         await reader.close()
+        await cluster.release(purpose)
 
 
 async def digests(cluster: KafkaCluster, spans: Mapping[Partition, Span]) -> AsyncGenerator[tuple[SpanPart, RecordDigests]]:

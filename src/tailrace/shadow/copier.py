@@ -15,7 +15,7 @@ from tailrace.model.errors import ShadowFencedError, TailraceError, UnknownShado
 from tailrace.model.shadow import Shadow, ShadowReport
 from tailrace.shadow.cluster import KafkaCluster
 from tailrace.shadow.copy_session import CopySession, positions_name
-from tailrace.shadow.failures import ShadowError
+from tailrace.shadow.failures import ShadowError, TopicRefusedError
 from tailrace.shadow.kafka_access import kafka_access, server_access
 from tailrace.shadow.progress import Progress
 from tailrace.shadow.server_api import ShadowApi
@@ -85,6 +85,10 @@ class Copier:
             began = now()
             try:
                 await self._copy(shadow, attached)
+            except TopicRefusedError as error:
+                self._progress.refuse(error)
+                backoff.reset()
+                _log.warning("%s. %s", error.message, error.advice)
             except ShadowError as error:
                 self._progress.fail(error)
                 _log.warning("%s. %s", error.message, error.advice)

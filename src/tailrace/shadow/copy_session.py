@@ -11,15 +11,15 @@ import time
 from functools import cache
 
 from tailrace.model.errors import TailraceError
-from tailrace.model.limits import KIB, MIB
+from tailrace.model.limits import MIB
 from tailrace.model.shadow import Shadow
 from tailrace.shadow.admin import ClusterAdmin, CommittedPosition, Partition
 from tailrace.shadow.cluster import KafkaCluster
-from tailrace.shadow.failures import ShadowError
+from tailrace.shadow.failures import ShadowError, TopicRefusedError
 from tailrace.shadow.groups import POSITIONS_PREFIX, GroupTranslation
 from tailrace.shadow.packing import PackedBatch, RecordTooLargeError, pack
 from tailrace.shadow.positions import encode_position
-from tailrace.shadow.progress import Progress
+from tailrace.shadow.progress import LEAST_BYTES, Progress
 from tailrace.shadow.reader import ClusterReader, FetchedPart, OffsetsGone, ReadEvent, TopicGone
 from tailrace.shadow.topic_follower import LOOK_SECONDS, LOOK_SHARE, TopicFollower
 from tailrace.shadow.writer import TransactionWriter, Written
@@ -30,10 +30,8 @@ _log = logging.getLogger("tailrace.shadow")
 
 _LONGEST_SECONDS = 1.0
 """How long records are written in one transaction while there are more to read."""
-_PAUSE_SECONDS = 0.05
+_PAUSE_SECONDS = 0.02
 """Between the beginnings of two transactions, so that a steady trickle does not become a transaction for each record."""
-_LEAST_BYTES = 256 * KIB
-_FIRST_BYTES = 4 * MIB
 _MOST_BYTES = 256 * MIB
 """Bytes of a transaction. It grows while they take less than `_LONGEST_SECONDS`, and shrinks when they take `_SLOW_SECONDS`."""
 _SLOW_SECONDS = 5.0
@@ -79,7 +77,7 @@ class CopySession:
         """What was fetched last of each partition in this transaction."""
         self._target_ends: dict[Partition, int] = {}
         self._written_records = self._written_bytes = 0
-        self._budget = _FIRST_BYTES
+        self._reader.most_bytes = progress.budget
         self._committed_at = self._refreshed_at = float("-inf")
         self._stopping = False
 
@@ -109,16 +107,13 @@ class CopySession:
                 if self._follower.is_due:
                     await self._follower.look()
                 await self._copy_some()
-        except RecordTooLargeError as error:
-            raise ShadowError(
-                str(error), "Raise max.message.bytes of the topic in the target (kafka-configs --alter)"
-            ) from error
         except TailraceError as error:
             raise ShadowError(f"a batch can't be copied: {error}", "See the log of the broker") from error
         finally:
             if syncing is not None:
                 syncing.cancel()
                 await asyncio.gather(syncing, return_exceptions=True)
+            await self._follower.close()
             await self._reader.close()
             self._writer.close()
 
@@ -133,7 +128,7 @@ class CopySession:
         while event is not None and not isinstance(event, OffsetsGone | TopicGone):
             size += await self._write(event)
             passed = time.monotonic() - began
-            if passed > _LONGEST_SECONDS or size >= self._budget:
+            if passed > _LONGEST_SECONDS or size >= self._progress.budget:
                 break
             event = await self._reader.take(self._pause(began))
         if self._moved:
@@ -150,10 +145,12 @@ class CopySession:
         return max(0.0, self._committed_at + _PAUSE_SECONDS - time.monotonic())
 
     def _adapt(self, size: int, seconds: float) -> None:
+        progress = self._progress
         if seconds > _SLOW_SECONDS:
-            self._budget = max(_LEAST_BYTES, self._budget // 2)
-        elif size >= self._budget and seconds < _LONGEST_SECONDS:
-            self._budget = min(_MOST_BYTES, self._budget * 2)
+            progress.budget = max(LEAST_BYTES, progress.budget // 2)
+        elif size >= progress.budget and seconds < _LONGEST_SECONDS:
+            progress.budget = min(_MOST_BYTES, progress.budget * 2)
+        self._reader.most_bytes = progress.budget
 
     async def _write(self, part: FetchedPart) -> int:
         """Write what was fetched, and what else is there. Return its size."""
@@ -165,12 +162,23 @@ class CopySession:
             if copy is not None:
                 self._moved[event.partition] = event
                 size += event.size
-                packed = pack(event.batches, event.start, copy.topic.most_bytes, joiner())
-                batches += [(event.partition, batch) for batch in packed]
-            event = self._reader.take_part() if size < _WRITTEN_AT_ONCE else None
+                batches += [(event.partition, batch) for batch in self._pack(event, copy.topic.most_bytes)]
+            has_room = size < min(_WRITTEN_AT_ONCE, self._progress.budget)
+            event = self._reader.take_part() if has_room else None
         if batches:
             await self._writer.write(batches)
         return size
+
+    def _pack(self, part: FetchedPart, most_bytes: int) -> list[PackedBatch]:
+        try:
+            return list(pack(part.batches, part.start, most_bytes, joiner()))
+        except RecordTooLargeError as error:
+            topic, number = part.partition
+            raise TopicRefusedError(
+                topic,
+                f"partition {number} of topic {topic!r} can't be copied: {error}",
+                "Raise max.message.bytes of the topic in the target (kafka-configs --alter)",
+            ) from error
 
     def _written(self, written: Written) -> None:
         partition, batch, base_offset = written
@@ -196,10 +204,9 @@ class CopySession:
             copy.target_end = self._target_ends.pop(partition, copy.target_end)
             if part.batches:
                 progress.copied_to[partition] = part.batches[-1].header.max_timestamp
+                progress.refusals.pop(partition[0], None)
             if part.position >= progress.behind.get(partition, part.position + 1):
-                del progress.behind[partition]
-                if not progress.behind:
-                    progress.set_state("live")
+                progress.catch_up(partition)
         progress.records += self._written_records
         progress.bytes += self._written_bytes
         self._written_records = self._written_bytes = 0
@@ -228,7 +235,7 @@ class CopySession:
             began = time.monotonic()
             groups = self._groups
             try:
-                await groups.take_over(self._progress.copies)
+                await groups.take_over(dict(self._progress.copies))
             except ShadowError as error:
                 self._progress.note("groups", [f"the offsets of groups are not kept in step: {error.message}"])
             else:

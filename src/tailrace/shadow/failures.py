@@ -36,6 +36,14 @@ class KafkaRefusalError(ShadowError):
         super().__init__(f"{what}: {self.name}{f' ({detail})' if detail else ''}", known.advice, state=known.state)
 
 
+class TopicRefusedError(ShadowError):
+    """The target does not take records of a topic. Others are not concerned."""
+
+    def __init__(self, topic: str, message: str, advice: str) -> None:
+        super().__init__(message, advice, state="failed")
+        self.topic = topic
+
+
 class _Known(NamedTuple):
     name: str
     advice: str
@@ -74,6 +82,8 @@ LEADER_MOVES = {5, 6, 9, 56, 74, 75, 76, 78}
 """Errors after which another broker, or the same one later, has the partition."""
 COORDINATOR_MOVES = {COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR}
 FENCED = {INVALID_PRODUCER_EPOCH, PRODUCER_FENCED}
+OF_ONE_TOPIC = {10, 17, 18, 29, 32, 43, 44, 76, 87}
+"""Errors of a produce that other topics are not concerned by."""
 TOPIC_GONE = {UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID}
 
 _KNOWN = {

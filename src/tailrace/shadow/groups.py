@@ -22,6 +22,7 @@ POSITIONS_PREFIX = "tailrace-shadow-"
 _HAS_MEMBERS = {22, 25, 27, 82, 110, 113}
 """Errors of a commit that mean that the group has members."""
 _MOST_NAMED = 5
+_MOST_MOVED = 200_000
 
 
 class GroupTranslation:
@@ -62,6 +63,9 @@ class GroupTranslation:
         busy = {group.name for group in await self._target.groups() if group.has_members}
         self._busy = set()
         self._refused = {}
+        if len(self._moved) > _MOST_MOVED:
+            # They are translated and compared once more.
+            self._moved.clear()
         for group in await self._origin.groups():
             if not self.includes(group):
                 continue

@@ -22,6 +22,8 @@ _CLIENT_ID = "tailrace-shadow"
 _DEFAULT_MECHANISM = "PLAIN"
 _MILLISECONDS = 1000
 _LONGEST_MS = 600_000
+_REQUEST_SECONDS = 30.0
+_CONNECT_SECONDS = 15.0
 
 
 class KafkaAccess(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,8 +36,8 @@ class KafkaAccess(msgspec.Struct, frozen=True, kw_only=True):
     """The SASL mechanism, if the cluster asks who we are."""
     user: str = ""
     password: Callable[[], str] = str
-    request_seconds: float = 60.0
-    connect_seconds: float = 30.0
+    request_seconds: float = _REQUEST_SECONDS
+    connect_seconds: float = _CONNECT_SECONDS
 
 
 def server_access(address: str) -> KafkaAccess:
@@ -67,8 +69,8 @@ def kafka_access(shadow: Shadow) -> KafkaAccess:
         mechanism=mechanism,
         user=shadow.user or "",
         password=lambda: _password(shadow),
-        request_seconds=_seconds(shadow, "socket.timeout.ms", 60.0),
-        connect_seconds=_seconds(shadow, "socket.connection.setup.timeout.ms", 30.0),
+        request_seconds=_seconds(shadow, "socket.timeout.ms", _REQUEST_SECONDS),
+        connect_seconds=_seconds(shadow, "socket.connection.setup.timeout.ms", _CONNECT_SECONDS),
     )
 
 

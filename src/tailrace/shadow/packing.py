@@ -55,7 +55,6 @@ class RecordTooLargeError(Exception):
 
     def __init__(self, offset: int, size: int, most_bytes: int) -> None:
         super().__init__(f"the record at offset {offset} takes {size} bytes, and the target takes {most_bytes}")
-        self.size = size
 
 
 def pack(batches: Sequence[FetchedBatch], position: int, most_bytes: int, join: RecordJoiner) -> Iterator[PackedBatch]:

@@ -48,14 +48,19 @@ class OffsetMap:
                 anchors[-1] = last._replace(records=last.records + records)
                 return
         anchors.append(Anchor(origin, target, records))
-        if len(anchors) > self.most:
-            half = len(anchors) // 2
-            # The first one says where the copy began.
-            anchors[1:half] = anchors[1:half:2]
+        self._thin()
 
     def learn(self, origin: int, target: int) -> None:
         """Learn where a record lies that may be before others."""
         insort(self._anchors, Anchor(origin, target))
+        self._thin()
+
+    def _thin(self) -> None:
+        anchors = self._anchors
+        if len(anchors) > self.most:
+            half = len(anchors) // 2
+            # The first one says where the copy began.
+            anchors[1:half] = anchors[1:half:2]
 
     def before(self, origin: int) -> Anchor | None:
         """Return the last anchor at or before an offset of the origin."""

@@ -4,15 +4,28 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from tailrace.model.limits import KIB, MIB
 from tailrace.model.shadow import ShadowPartition, ShadowReport, ShadowState
 from tailrace.shadow.admin import Partition
-from tailrace.shadow.failures import ShadowError
+from tailrace.shadow.failures import ShadowError, TopicRefusedError
 from tailrace.shadow.resumption import PartitionCopy, StoppedPartition
 
+LEAST_BYTES = 256 * KIB
+FIRST_BYTES = 4 * MIB
+_FIRST_REFUSAL_SECONDS = 5.0
+_LONGEST_REFUSAL_SECONDS = 300.0
 _RATE_SECONDS = 5.0
 _MOST_NOTES = 20
 _NO_TIMESTAMP = 0
+
+
+class TopicRefusal(NamedTuple):
+    error: TopicRefusedError
+    pause: float
+    until: float
+    """When it is tried again."""
 
 
 class Progress:
@@ -29,6 +42,10 @@ class Progress:
         self.copies: dict[Partition, PartitionCopy] = {}
         self.stopped: dict[Partition, StoppedPartition] = {}
         """Partitions that can't be copied; with the number -1 whole topics."""
+        self.refusals: dict[str, TopicRefusal] = {}
+        """Topics that the target has refused records of, whatever session that was in."""
+        self.budget = FIRST_BYTES
+        """Bytes of the next transaction."""
         self.copied_to: dict[Partition, int] = {}
         """The timestamp of the last record that was copied, by partition."""
         self.behind: dict[Partition, int] = {}
@@ -38,7 +55,7 @@ class Progress:
         self._samples: deque[tuple[float, int, int]] = deque()
 
     def begin(self) -> None:
-        """Forget what the last session knew. Counters go on."""
+        """Forget what the last session knew. Counters go on, and what was too much is tried with less."""
         self.copies.clear()
         self.stopped.clear()
         self.copied_to.clear()
@@ -46,6 +63,20 @@ class Progress:
         self._notes.clear()
         if self._failure is None:
             self._state = "starting"
+        else:
+            self.budget = max(LEAST_BYTES, self.budget // 2)
+
+    def catch_up(self, partition: Partition) -> None:
+        """Note that a partition is copied as far as it reached when that began, or will not be."""
+        self.behind.pop(partition, None)
+        if not self.behind and self._state == "back-filling":
+            self.set_state("live")
+
+    def refuse(self, error: TopicRefusedError) -> None:
+        """Note that the target does not take records of a topic. It is left alone for a while, each time for longer."""
+        before = self.refusals.get(error.topic)
+        pause = _FIRST_REFUSAL_SECONDS if before is None else min(2 * before.pause, _LONGEST_REFUSAL_SECONDS)
+        self.refusals[error.topic] = TopicRefusal(error, pause, time.monotonic() + pause)
 
     def set_state(self, state: ShadowState) -> None:
         self.changed.set()

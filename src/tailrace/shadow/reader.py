@@ -100,7 +100,7 @@ class _Reading:
 class ClusterReader:
     def __init__(self, cluster: KafkaCluster, *, queued_bytes: int = _QUEUED_BYTES, purpose: str = "fetch") -> None:
         self._cluster = cluster
-        self._most_bytes = queued_bytes
+        self._queue_bytes = queued_bytes
         self._purpose = purpose
         self._readings: dict[Partition, _Reading] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -113,6 +113,8 @@ class ClusterReader:
         self._allowed_at = 0.0
         self.throttle_bytes: int | None = None
         """Bytes that are fetched in a second at most."""
+        self.most_bytes = _RESPONSE_BYTES
+        """Bytes of one fetch, unless it is of one batch."""
         self.is_stale = False
         """Whether a partition has another leader than is known, so that the topics should be looked up again."""
 
@@ -169,7 +171,7 @@ class ClusterReader:
         event = self._queue.popleft()
         if isinstance(event, FetchedPart):
             self._queued -= event.size
-            if self._queued < self._most_bytes:
+            if self._queued < self._queue_bytes:
                 self._has_room.set()
         return event
 
@@ -220,8 +222,8 @@ class ClusterReader:
     async def _fetch(
         self, connection: BrokerConnection, session: "_FetchSession", wanted: Mapping[Partition, _Reading]
     ) -> FetchResponse | None:
-        most = _RESPONSE_BYTES if self.throttle_bytes is None else max(_LEAST_BYTES, min(_RESPONSE_BYTES, self.throttle_bytes))
-        request = session.request(connection, wanted, most)
+        most = min(_RESPONSE_BYTES, self.most_bytes, self.throttle_bytes or _RESPONSE_BYTES)
+        request = session.request(connection, wanted, max(_LEAST_BYTES, most))
         response = await connection.ask(_FETCH, request, FetchResponse, seconds=_WAIT_SECONDS)
         if response.error_code in _SESSION_LOST:
             session.reset()
@@ -285,7 +287,7 @@ class ClusterReader:
         self._is_filled.set()
         if isinstance(event, FetchedPart):
             self._queued += event.size
-        if self._queued >= self._most_bytes:
+        if self._queued >= self._queue_bytes:
             self._has_room.clear()
         else:
             self._has_room.set()

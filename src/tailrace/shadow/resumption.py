@@ -62,6 +62,16 @@ class StoppedPartition(NamedTuple):
     lost: LostOffsets | None = None
 
 
+class UnmatchedPartition(NamedTuple):
+    """A partition whose position has to be found by comparing contents, which takes as long as reading it."""
+
+    topic: CopiedTopic
+    number: int
+    bounds: "_Bounds"
+    copy: "PartitionCopy | None"
+    """What is known of it, if there is a position and the target has more records than that says."""
+
+
 class _Bounds(NamedTuple):
     """The offsets of a partition in both clusters. Ends are those of committed records, but `target_log_end`."""
 
@@ -82,14 +92,13 @@ class Resumption:
 
     async def resume(
         self, topics: Mapping[str, CopiedTopic], partitions: Iterable[Partition], skipped: Sequence[LostOffsets]
-    ) -> dict[Partition, PartitionCopy | StoppedPartition]:
-        """Return how each partition goes on. `skipped` says what may be left out."""
+    ) -> dict[Partition, PartitionCopy | StoppedPartition | UnmatchedPartition]:
+        """Return how each partition goes on, as far as that is quick. `skipped` says what may be left out."""
         self._skipped = skipped
-        self.notes = []
         wanted = list(partitions)
         committed = await self._target.committed(self._group, wanted)
         bounds = await self._bounds([topics[name] for name in dict.fromkeys(name for name, _ in wanted)])
-        found = {}
+        found: dict[Partition, PartitionCopy | StoppedPartition | UnmatchedPartition] = {}
         for partition in wanted:
             known = committed.get(partition)
             found[partition] = await self._resume_one(topics[partition[0]], partition[1], known, bounds[partition])
@@ -111,9 +120,16 @@ class Resumption:
             if partition in ends and partition in target_starts and partition in target_log_ends
         }
 
+    async def match(self, unmatched: UnmatchedPartition) -> PartitionCopy | StoppedPartition:
+        """Find the position of a partition by comparing what both clusters hold."""
+        topic, number, bounds, copy = unmatched
+        if copy is None:
+            return await self._match_all(topic, number, bounds)
+        return await self._match_rest(copy, bounds)
+
     async def _resume_one(
         self, topic: CopiedTopic, number: int, committed: CommittedPosition | None, bounds: _Bounds
-    ) -> PartitionCopy | StoppedPartition:
+    ) -> PartitionCopy | StoppedPartition | UnmatchedPartition:
         stored = None if committed is None else decode_position(committed)
         if stored is None:
             return await self._begin(topic, number, bounds)
@@ -129,7 +145,7 @@ class Resumption:
 
     async def _go_on(
         self, topic: CopiedTopic, number: int, stored: StoredPosition, bounds: _Bounds
-    ) -> PartitionCopy | StoppedPartition:
+    ) -> PartitionCopy | StoppedPartition | UnmatchedPartition:
         name = f"partition {number} of topic {topic.name!r}"
         if bounds.end < stored.offset:
             return StoppedPartition(
@@ -143,44 +159,54 @@ class Resumption:
                 " the target has lost records",
                 "Delete the topic in the target, and it is copied from its beginning",
             )
-        copy = PartitionCopy(topic, number, stored.offset, bounds.end, stored.start, stored.target_end, OffsetMap(stored.pairs))
+        offsets = OffsetMap(stored.pairs)
+        copy = PartitionCopy(topic, number, stored.offset, bounds.end, stored.start, stored.target_end, offsets)
         if await self._has_more(topic, number, stored.target_end, bounds):
-            # Somebody has moved the position back, or others write there too.
-            span = Span(topic.origin, number, max(stored.offset, bounds.start), bounds.end)
-            behind = Span(topic.target, number, max(stored.target_end, bounds.target_start), bounds.target_end)
-            found = await match_from_start(self._origin.cluster, span, self._target.cluster, behind)
-            if isinstance(found, Mismatch):
-                self.notes.append(
-                    f"{name} has records in the target, from offset {found.target_offset} on, that others have written there"
-                )
-            else:
-                copy.position, copy.target_end = found.position, found.target_end
-                for anchor in found.offsets.pairs():
-                    copy.offsets.add(*anchor)
-                self.notes.append(f"the position of {name} was behind its records in the target; it is {found.position} again")
-        if copy.position < bounds.start:
-            return self._skip(copy, number, bounds.start)
-        return copy
+            return UnmatchedPartition(topic, number, bounds, copy)
+        return self._skip_lost(copy, bounds.start)
 
-    def _skip(self, copy: PartitionCopy, number: int, start: int) -> PartitionCopy | StoppedPartition:
-        """Go on behind records that were deleted, if somebody has allowed it."""
-        lost = LostOffsets(copy.topic.name, number, copy.position, start, copy.topic.origin.topic_id)
+    async def _match_rest(self, copy: PartitionCopy, bounds: _Bounds) -> PartitionCopy | StoppedPartition:
+        """Find out whether records behind a position are copies: then somebody has moved the position back. Or others write."""
+        topic, number = copy.topic, copy.number
+        span = Span(topic.origin, number, max(copy.position, bounds.start), bounds.end)
+        behind = Span(topic.target, number, max(copy.target_end, bounds.target_start), bounds.target_end)
+        found = await match_from_start(self._origin.cluster, span, self._target.cluster, behind)
+        name = f"partition {number} of topic {topic.name!r}"
+        if isinstance(found, Mismatch):
+            self.notes.append(
+                f"{name} has records in the target, from offset {found.target_offset} on, that others have written"
+            )
+        else:
+            copy.position, copy.target_end = found.position, found.target_end
+            for anchor in found.offsets.pairs():
+                copy.offsets.add(*anchor)
+            self.notes.append(f"the position of {name} was behind its records in the target; it is {found.position} again")
+        return self._skip_lost(copy, bounds.start)
+
+    def _skip_lost(self, copy: PartitionCopy, start: int) -> PartitionCopy | StoppedPartition:
+        """Go on behind records that were deleted, if there are any and somebody has allowed it."""
+        if copy.position >= start:
+            return copy
+        lost = LostOffsets(copy.topic.name, copy.number, copy.position, start, copy.topic.origin.topic_id)
         for allowed in self._skipped:
             same = (allowed.topic, allowed.partition, allowed.topic_id) == (lost.topic, lost.partition, lost.topic_id)
             if same and allowed.start <= lost.start and lost.end <= allowed.end:
                 copy.position = start
                 return copy
         return StoppedPartition(
-            f"offsets {lost.start} to {lost.end - 1} of partition {number} of topic {lost.topic!r} were deleted at the origin"
-            " before they were copied",
+            f"offsets {lost.start} to {lost.end - 1} of partition {copy.number} of topic {lost.topic!r} were deleted at the"
+            " origin before they were copied",
             "Let the copy go on without them: ALTER SHADOW ... SKIP LOST. Longer retention at the origin prevents it",
             lost,
         )
 
-    async def _begin(self, topic: CopiedTopic, number: int, bounds: _Bounds) -> PartitionCopy | StoppedPartition:
-        """Copy a partition without a position from its beginning, or from where its records in the target say."""
-        if not await self._has_more(topic, number, bounds.target_start, bounds):
-            return PartitionCopy(topic, number, bounds.start, bounds.end, bounds.start)
+    async def _begin(self, topic: CopiedTopic, number: int, bounds: _Bounds) -> PartitionCopy | UnmatchedPartition:
+        """Copy a partition without a position from its beginning, unless it has records in the target."""
+        if await self._has_more(topic, number, bounds.target_start, bounds):
+            return UnmatchedPartition(topic, number, bounds, None)
+        return PartitionCopy(topic, number, bounds.start, bounds.end, bounds.start)
+
+    async def _match_all(self, topic: CopiedTopic, number: int, bounds: _Bounds) -> PartitionCopy | StoppedPartition:
         span = Span(topic.origin, number, bounds.start, bounds.end)
         there = Span(topic.target, number, bounds.target_start, bounds.target_end)
         found = await match_contents(self._origin.cluster, span, self._target.cluster, there)

@@ -24,8 +24,10 @@ from tailrace.shadow.failures import (
     COORDINATOR_MOVES,
     FENCED,
     NOT_LEADER_OR_FOLLOWER,
+    OF_ONE_TOPIC,
     FencedError,
     KafkaRefusalError,
+    TopicRefusedError,
     UnreachableError,
 )
 from tailrace.shadow.packing import PackedBatch
@@ -197,9 +199,14 @@ class TransactionWriter:
         )
 
         def codes(found: AddPartitionsToTxnResponse) -> Sequence[int]:
-            return [
-                one.partition_error_code for topic in found.results_by_topic_v3_and_below for one in topic.results_by_partition
-            ]
+            results = [(topic.name, one) for topic in found.results_by_topic_v3_and_below for one in topic.results_by_partition]
+            for name, one in results:
+                if one.partition_error_code in OF_ONE_TOPIC:
+                    error = KafkaRefusalError(
+                        one.partition_error_code, f"{self._cluster.what} takes nothing for topic {name!r}"
+                    )
+                    raise TopicRefusedError(name, error.message, error.advice)
+            return [one.partition_error_code for _, one in results]
 
         names = ", ".join(topics)
         await self._ask(
@@ -331,12 +338,15 @@ class TransactionWriter:
                     raise self._fenced()
                 if one.error_code:
                     batch = batches[partition]
-                    raise KafkaRefusalError(
+                    error = KafkaRefusalError(
                         one.error_code,
                         f"{self._cluster.what} does not take {batch.records} records ({len(batch.data)} bytes) for partition"
                         f" {one.index} of topic {topic.name!r}, which begin at offset {batch.runs[0].origin} of the origin",
                         one.error_message,
                     )
+                    if one.error_code in OF_ONE_TOPIC:
+                        raise TopicRefusedError(topic.name, error.message, error.advice)
+                    raise error
                 self._on_written(Written(partition, batches[partition], one.base_offset))
 
 

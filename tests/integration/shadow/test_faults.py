@@ -279,7 +279,7 @@ def test_a_record_that_the_target_does_not_take_is_waited_for(outward: TestedSha
     outward.target.create(topic, max_message_bytes="2000")
     outward.origin.send(topic, [(b"k", b"small"), (b"k", b"x" * 5_000), (b"k", b"behind")])
     outward.create(awaits=None)
-    row = outward.await_state("retrying", error="the record at offset 1 takes 5")
+    row = outward.await_state("failed", error="the record at offset 1 takes 5")
     assert "Raise max.message.bytes" in str(row.advice)
     admin = AdminClient({"bootstrap.servers": outward.target.address})
     entry = ConfigEntry("max.message.bytes", "100000", incremental_operation=AlterConfigOpType.SET)
@@ -289,6 +289,21 @@ def test_a_record_that_the_target_does_not_take_is_waited_for(outward: TestedSha
     done.result(PATIENCE_SECONDS)
     outward.await_state("live")
     outward.await_equal()
+
+
+def test_a_topic_whose_records_are_refused_stops_no_other(outward: TestedShadow) -> None:
+    for name in ("t", "other"):
+        outward.origin.create(outward.topic(name))
+    # It takes only records with keys.
+    outward.target.create(outward.topic(), cleanup_policy="compact")
+    outward.create()
+    outward.origin.send(outward.topic(), [(None, b"without a key")])
+    row = outward.await_state("failed", error=f"partition 0 of topic '{outward.topic()}'")
+    assert "takes only records with keys" in str(row.advice)
+    for number in range(3):
+        outward.origin.numbers(outward.topic("other"), number, 1)
+        outward.await_equal("other")
+    assert outward.target.values(outward.topic()) == [[]]
 
 
 def test_a_target_that_can_not_be_reached_is_waited_for(outward: TestedShadow) -> None:

@@ -1,6 +1,6 @@
 """I1 to I5: what is in the log."""
 
-from chaos.history import CallOutcome
+from chaos.history import CallOutcome, CopyInspection
 from tests.unit.chaos.histories import FAILED, OK, UNKNOWN, Story, broken, violations
 
 
@@ -168,3 +168,15 @@ def test_a_call_that_is_never_completed_counts_as_unknown() -> None:
     story.lines.pop()
     story.final("a@0")
     assert broken(story) == set()
+
+
+def test_a_copy_that_differs_is_told_with_what_differs() -> None:
+    story = Story()
+    story.write(CopyInspection(1.0, "prod", 100, 4))
+    assert not violations(story, "copied-otherwise")
+    story.write(CopyInspection(2.0, "prod", 100, 4, ("t/0 has 99 records in the copy and 100 here", "group g would read 7")))
+    found = violations(story, "copied-otherwise")
+    assert [violation.message for violation in found] == [
+        "prod: t/0 has 99 records in the copy and 100 here",
+        "prod: group g would read 7",
+    ]
