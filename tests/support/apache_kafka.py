@@ -42,14 +42,22 @@ class ApacheKafka:
 
     def start(self) -> "ApacheKafka":
         """Start it and wait until it answers."""
+        self.launch()
+        self.await_ready()
+        return self
+
+    def launch(self) -> None:
+        """Start it without waiting, for brokers that wait for each other."""
         if not self._file.exists():
             self._format()
         self._starts += 1
         self._process = LoggedProcess([*self._java, "kafka.Kafka", str(self._file)], self._folder / f"said-{self._starts}")
+
+    def await_ready(self) -> None:
         process = self._process
+        assert process is not None
         eventually(lambda: answers_kafka(self._listens) or process.has_ended, "a Kafka that answers", _READY_SECONDS)
         assert not process.has_ended, process.last_words
-        return self
 
     def kill(self) -> None:
         """SIGKILL: what it has written is in the page cache."""
