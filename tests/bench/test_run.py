@@ -23,8 +23,9 @@ JAVA = {name for name in SUBJECTS if name.startswith(("kafka", "pipeline", "grow
     "capture",
     "capture-snapshot",
     "capture-routed",
+    "shadow",
 }
-"""What needs Spark, or what Maven fetches. The tests of Kafka and of captures have Tailrace in the place of the peer."""
+"""What needs Spark, or what Maven fetches. For Kafka, captures and shadows, tests put Tailrace in the place of the peer."""
 ELSEWHERE = {"nats-synced", "profiles", "profiles-pipeline"}
 """What `nats` runs too, but for a setting of the servers; and what is sampled rather than measured."""
 
