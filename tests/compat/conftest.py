@@ -69,7 +69,11 @@ def recorder(request: pytest.FixtureRequest) -> Iterator[Recorder | None]:
 def server(tmp_path_factory: pytest.TempPathFactory, recorder: Recorder | None) -> Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("compat")
     config = folder / "tailrace.toml"
-    config.write_text("[broker]\ngroup_min_session_ms = 500\n")
+    # Sessions are short, so that members that are lost are missed soon.
+    config.write_text(
+        "[broker]\ngroup_min_session_ms = 500\n"
+        "[limits]\ngroup_consumer_session_timeout_ms = 6_000\ngroup_consumer_heartbeat_interval_ms = 500\n"
+    )
     advertised = () if recorder is None else ("--advertise", recorder.listen())
     with ServerProcess(folder / "data", "--config", str(config), *advertised) as running:
         if recorder is not None:

@@ -142,6 +142,12 @@ class Client:
         """
         raise Unsupported("it has no consumer groups")
 
+    def join_by_consumer_protocol(
+        self, group: str, topic: str, hand_over: bool = False, instance_id: str | None = None
+    ) -> None:
+        """Do what `join` does, by the protocol of KIP-848: the server assigns, and decides how long a session is."""
+        raise Unsupported("it has only the classic group protocol")
+
     def poll(self, count: int, seconds: float) -> list[Incoming]:
         """Up to `count` records, after `seconds` what there is."""
         raise Unsupported("it has no consumer groups")

@@ -102,12 +102,20 @@ class Adapter(Client):
     def join(
         self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False, instance_id: str | None = None
     ) -> None:
+        session = {"session.timeout.ms": session_ms, "heartbeat.interval.ms": min(session_ms // 4, 500)}
+        self._subscribe(group, topic, session, hand_over, instance_id)
+
+    def join_by_consumer_protocol(
+        self, group: str, topic: str, hand_over: bool = False, instance_id: str | None = None
+    ) -> None:
+        self._subscribe(group, topic, {"group.protocol": "consumer"}, hand_over, instance_id)
+
+    def _subscribe(self, group: str, topic: str, settings: dict[str, Any], hand_over: bool, instance_id: str | None) -> None:
         self._member = Consumer(
             {
                 **self._common,
+                **settings,
                 "group.id": group,
-                "session.timeout.ms": session_ms,
-                "heartbeat.interval.ms": min(session_ms // 4, 500),
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "topic.metadata.refresh.interval.ms": 1_000,

@@ -24,6 +24,9 @@ type member struct {
 
 func (client *member) addTo(verbs map[string]verb) {
 	verbs["join"] = client.join
+	verbs["join_by_consumer_protocol"] = func(args arguments) (any, error) {
+		return client.subscribe(args, kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer()))
+	}
 	verbs["poll"] = client.poll
 	verbs["owned"] = func(arguments) (any, error) { return client.partitions(), nil }
 	verbs["commit"] = func(arguments) (any, error) { return nil, client.commit() }
@@ -36,18 +39,20 @@ func (client *member) join(args arguments) (any, error) {
 	if args.SessionMs > 0 {
 		session = time.Duration(args.SessionMs) * time.Millisecond
 	}
+	return client.subscribe(args, kgo.SessionTimeout(session), kgo.HeartbeatInterval(min(session/4, heartbeat)))
+}
+
+func (client *member) subscribe(args arguments, protocol ...kgo.Opt) (any, error) {
 	client.topic = args.Topic
 	client.owned = map[int32]bool{}
-	options := []kgo.Opt{
+	options := append(protocol,
 		kgo.SeedBrokers(client.bootstrap),
 		kgo.ConsumerGroup(args.Group),
 		kgo.ConsumeTopics(args.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.SessionTimeout(session),
-		kgo.HeartbeatInterval(min(session/4, heartbeat)),
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(),
-		kgo.MetadataMinAge(250 * time.Millisecond),
+		kgo.MetadataMinAge(250*time.Millisecond),
 		kgo.MetadataMaxAge(time.Second),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, given map[string][]int32) { client.own(given, true) }),
 		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, lost map[string][]int32) { client.own(lost, false) }),
@@ -57,7 +62,7 @@ func (client *member) join(args arguments) (any, error) {
 			}
 			client.own(revoked, false)
 		}),
-	}
+	)
 	if args.InstanceID != nil {
 		options = append(options, kgo.InstanceID(*args.InstanceID))
 	}

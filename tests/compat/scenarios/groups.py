@@ -1,6 +1,9 @@
-"""Members of groups: how they share, come, go and are lost."""
+"""Members of groups: how they share, come, go and are lost, by the classic protocol and by the consumer protocol."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 from tests.compat.contract import ILLEGAL_GENERATION, Incoming, Outgoing, Refused
 from tests.compat.process import ClientProcess
@@ -14,6 +17,21 @@ UNKNOWN_TOPIC = 3
 UNKNOWN_MEMBER = 25
 UNKNOWN_TOPIC_ID = 100
 REBALANCE_IN_PROGRESS = 27
+FENCED_MEMBER_EPOCH = 110
+STALE_MEMBER_EPOCH = 113
+TOO_LATE = (UNKNOWN_MEMBER, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, FENCED_MEMBER_EPOCH, STALE_MEMBER_EPOCH)
+"""What a member is told that its group has gone on without."""
+
+Join = Callable[..., None]
+
+
+def classic(member: ClientProcess, stage: Stage, **options: Any) -> None:
+    member.join(group=stage.group, topic=stage.topic, **options)
+
+
+def by_consumer_protocol(member: ClientProcess, stage: Stage, session_ms: int = 0, **options: Any) -> None:
+    """Join without a length of the session, which is the server's to say."""
+    member.join_by_consumer_protocol(group=stage.group, topic=stage.topic, **options)
 
 
 def consume(stage: Stage) -> None:
@@ -24,20 +42,20 @@ def consume(stage: Stage) -> None:
     assert stage.referee.group_offsets(stage.group, stage.topic) == [(0, 6)]
 
 
-def resume(stage: Stage) -> None:
+def resume(stage: Stage, join: Join = classic) -> None:
     stage.create()
     stage.fill(*"abcdef")
-    stage.client.join(group=stage.group, topic=stage.topic)
+    join(stage.client, stage)
     assert values(stage.client.poll(count=3, seconds=60)) == ["a", "b", "c"]
     stage.client.commit()
     stage.client.leave()
-    stage.client.join(group=stage.group, topic=stage.topic)
+    join(stage.client, stage)
     assert values(stage.client.poll(count=3, seconds=60)) == ["d", "e", "f"]
     stage.client.leave()
     assert stage.referee.group_offsets(stage.group, stage.topic) == [(0, 3)]
 
 
-def two_members(stage: Stage) -> None:
+def two_members(stage: Stage, join: Join = classic) -> None:
     stage.create(PARTITIONS)
     one, other = stage.client, stage.another()
     read: list[Incoming] = []
@@ -49,7 +67,7 @@ def two_members(stage: Stage) -> None:
         return all(parts) and parts[0] | parts[1] == set(range(PARTITIONS)) and not parts[0] & parts[1]
 
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda member: member.join(group=stage.group, topic=stage.topic), (one, other)))
+        list(pool.map(lambda member: join(member, stage), (one, other)))
         eventually(shared, seconds=60)
         for partition in range(PARTITIONS):
             stage.fill("x", partition=partition)
@@ -64,7 +82,7 @@ def two_members(stage: Stage) -> None:
     one.leave()
 
 
-def crowd(stage: Stage) -> None:
+def crowd(stage: Stage, join: Join = classic) -> None:
     """Members come and go while records are produced, and commit before they give partitions away: each record comes once."""
     partitions, records = PARTITIONS * 3, 1_200
     stage.create(partitions)
@@ -72,7 +90,7 @@ def crowd(stage: Stage) -> None:
 
     def member(number: int) -> int:
         client = stage.another()
-        client.join(group=stage.group, topic=stage.topic, hand_over=True)
+        join(client, stage, hand_over=True)
         before = len(read)
         while len(read) < records and not (number % 2 and len(read) > before + 100):
             read.extend((each.partition, each.offset) for each in client.poll(count=20, seconds=0.1))
@@ -90,37 +108,37 @@ def crowd(stage: Stage) -> None:
     assert sorted(read) == expected
 
 
-def killed(stage: Stage) -> None:
+def killed(stage: Stage, join: Join = classic) -> None:
     stage.create()
     stage.fill(*"abcdef")
     first = stage.another()
-    first.join(group=stage.group, topic=stage.topic, session_ms=SHORT_SESSION_MS)
+    join(first, stage, session_ms=SHORT_SESSION_MS)
     assert values(first.poll(count=2, seconds=60)) == ["a", "b"]
     first.commit()
     assert values(first.poll(count=2, seconds=60)) == ["c", "d"]
     first.kill()
     second = stage.another()
-    second.join(group=stage.group, topic=stage.topic, session_ms=LONG_SESSION_MS)
+    join(second, stage, session_ms=LONG_SESSION_MS)
     assert values(second.poll(count=4, seconds=60)) == ["c", "d", "e", "f"]
     second.leave()
 
 
-def fenced(stage: Stage) -> None:
+def fenced(stage: Stage, join: Join = classic) -> None:
     stage.create()
     stage.fill(*"abcdef")
     late = stage.another()
-    late.join(group=stage.group, topic=stage.topic, session_ms=SHORT_SESSION_MS)
+    join(late, stage, session_ms=SHORT_SESSION_MS)
     assert values(late.poll(count=4, seconds=60)) == ["a", "b", "c", "d"]
     late.pause()
     other = stage.another()
-    other.join(group=stage.group, topic=stage.topic, session_ms=LONG_SESSION_MS)
+    join(other, stage, session_ms=LONG_SESSION_MS)
     assert values(other.poll(count=2, seconds=60)) == ["a", "b"]
     other.commit()
     late.resume()
     try:
         late.commit()
     except Refused as refused:
-        assert refused.code in (UNKNOWN_MEMBER, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS), refused
+        assert refused.code in TOO_LATE, refused
     # Otherwise its heartbeat was answered first, in the background, and it has nothing left to commit.
     assert stage.referee.group_offsets(stage.group, stage.topic) == [(0, 2)]
     other.leave()
@@ -162,13 +180,16 @@ def recreated(stage: Stage) -> None:
     assert read == ["new 0", "new 1"]
 
 
-def static_members(stage: Stage) -> None:
-    """A member that is killed and comes back under its name has its partitions again before its session is over."""
+def static_members(stage: Stage, join: Join = classic, *, leaves: bool = False) -> None:
+    """A member that is lost, or leaves, and comes back under its name has its partitions again before its session is over.
+
+    By the consumer protocol its name is free when it has left, which keeps its partitions for it.
+    """
     stage.create(PARTITIONS)
 
     def start(name: str) -> ClientProcess:
         member = stage.another()
-        member.join(group=stage.group, topic=stage.topic, session_ms=LONG_SESSION_MS, instance_id=name)
+        join(member, stage, session_ms=LONG_SESSION_MS, instance_id=name)
         return member
 
     def is_shared(*members: ClientProcess) -> bool:
@@ -180,7 +201,10 @@ def static_members(stage: Stage) -> None:
         one, other = pool.map(start, ("one", "other"))
         eventually(lambda: is_shared(one, other), seconds=60)
         before = one.owned(), other.owned()
-        other.kill()
+        if leaves:
+            other.leave()
+        else:
+            other.kill()
         again = start("other")
         eventually(lambda: is_shared(one, again), seconds=LONG_SESSION_MS / 1000 - 10)
     assert (one.owned(), again.owned()) == before
@@ -200,4 +224,40 @@ SCENARIOS = (
     Scenario("back-to-a-time", "A group moved back to a time", "ListOffsets, OffsetCommit", back_to_a_time),
     Scenario("recreated", "A topic re-created under a running consumer", "Metadata, Fetch, ListOffsets", recreated),
     Scenario("static-members", "A static member comes back to its partitions", "JoinGroup, SyncGroup", static_members),
+    Scenario(
+        "consumer-protocol",
+        "`group.protocol=consumer`: resume from what was committed",
+        "ConsumerGroupHeartbeat, OffsetCommit, OffsetFetch",
+        partial(resume, join=by_consumer_protocol),
+    ),
+    Scenario(
+        "consumer-protocol-two-members",
+        "`group.protocol=consumer`: two members share a topic; one takes over",
+        "ConsumerGroupHeartbeat",
+        partial(two_members, join=by_consumer_protocol),
+    ),
+    Scenario(
+        "consumer-protocol-crowd",
+        "`group.protocol=consumer`: ten members come and go while producing: each record once",
+        "ConsumerGroupHeartbeat, OffsetCommit",
+        partial(crowd, join=by_consumer_protocol),
+    ),
+    Scenario(
+        "consumer-protocol-killed",
+        "`group.protocol=consumer`: killed between poll and commit: records come again",
+        "ConsumerGroupHeartbeat, OffsetFetch",
+        partial(killed, join=by_consumer_protocol),
+    ),
+    Scenario(
+        "consumer-protocol-fenced",
+        "`group.protocol=consumer`: a member that comes back too late can not commit",
+        "ConsumerGroupHeartbeat, OffsetCommit",
+        partial(fenced, join=by_consumer_protocol),
+    ),
+    Scenario(
+        "consumer-protocol-static-members",
+        "`group.protocol=consumer`: a static member comes back to its partitions",
+        "ConsumerGroupHeartbeat",
+        partial(static_members, join=by_consumer_protocol, leaves=True),
+    ),
 )

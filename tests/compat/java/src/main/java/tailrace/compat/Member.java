@@ -26,6 +26,7 @@ final class Member {
 
     void addTo(Map<String, Verb> verbs) {
         verbs.put("join", this::join);
+        verbs.put("join_by_consumer_protocol", args -> subscribe(args, Map.of("group.protocol", "consumer")));
         verbs.put("poll", args -> Records.poll(consumer, args.get("count").asInt(), args.get("seconds").asDouble()));
         verbs.put("owned", args -> consumer.assignment().stream().map(TopicPartition::partition).sorted().collect(Collectors.toList()));
         verbs.put("commit", args -> commit());
@@ -47,10 +48,13 @@ final class Member {
 
     private Object join(JsonNode args) {
         int session = args.path("session_ms").asInt(DEFAULT_SESSION_MS);
-        Map<String, Object> settings = new HashMap<>();
+        int heartbeat = Math.min(session / 4, HEARTBEAT_MS);
+        return subscribe(args, Map.of("session.timeout.ms", session, "heartbeat.interval.ms", heartbeat));
+    }
+
+    private Object subscribe(JsonNode args, Map<String, Object> protocol) {
+        Map<String, Object> settings = new HashMap<>(protocol);
         settings.put("group.id", args.get("group").asText());
-        settings.put("session.timeout.ms", session);
-        settings.put("heartbeat.interval.ms", Math.min(session / 4, HEARTBEAT_MS));
         settings.put("auto.offset.reset", "earliest");
         settings.put("metadata.max.age.ms", 1_000);
         if (args.path("instance_id").isTextual()) {
