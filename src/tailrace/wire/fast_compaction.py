@@ -18,7 +18,8 @@ from tailrace.model.ids import PartitionId
 from tailrace.wire import machine_code, record_check
 from tailrace.wire.batch import BatchHeader
 from tailrace.wire.compaction import KEY_BYTES, KeptRecords
-from tailrace.wire.machine_code import MachineCode
+from tailrace.wire.machine_code import MachineCode, MachineFunction, Numbers
+from tailrace.wire.record_check import read_long, read_number
 
 CODE = MachineCode("compaction", "tailrace.wire.fast_compaction", (__file__, record_check.__file__, machine_code.__file__))
 _LEAST_SLOTS = 1024
@@ -26,16 +27,14 @@ _NOTE, _KEEP = 0, 1
 _FULL, _MALFORMED = -2, -1
 _COUNT, _BYTES, _BASE_OFFSET, _LAST_DELTA, _MODE, _BOUND, _SLOTS, _MOST, _K0, _K1, _USED, _KEPT, _NEWEST = range(13)
 _PLACES = 14
-_RESULT_AT = 8 * 13
 _LEAST = -(1 << 63)
 _KEEPS_LOCK_BYTES = 64 * 1024
 
 _Places = ctypes.c_int64 * _PLACES
-_Pointer = ctypes.c_char * 0
-_PARAMETERS = (ctypes.c_void_p,) * 6
 
 # The compiled code has these as numbers of 64 bits without a sign. As Python they are plain numbers, which nobody calls.
 _unsigned: Callable[[int], int] = int
+int64_of: Callable[[int], int] = int
 
 
 def load_compaction() -> "Callable[[int, int], CompiledLatestOffsets] | None":
@@ -54,8 +53,7 @@ class CompiledLatestOffsets:
 
     def __init__(self, address: int, most_bytes: int, keys: int) -> None:
         """`keys`: there is no need for more room than for so many."""
-        self._keeping_lock = ctypes.PYFUNCTYPE(ctypes.c_int32, *_PARAMETERS)(address)
-        self._without_lock = ctypes.CFUNCTYPE(ctypes.c_int32, *_PARAMETERS)(address)
+        self._scan = MachineFunction(address, 4, keeps_lock_bytes=_KEEPS_LOCK_BYTES)
         slots = _LEAST_SLOTS
         while slots * 2 * KEY_BYTES <= most_bytes and slots * 3 < keys * 4:
             slots *= 2
@@ -79,22 +77,12 @@ class CompiledLatestOffsets:
         spans = self._spans[: 2 * count]
         return KeptRecords(places[_KEPT], list(zip(spans[::2], spans[1::2], strict=True)), places[_NEWEST])
 
-    def _run(
-        self, partition: PartitionId, header: BatchHeader, data: Buffer, mode: int, bound: int
-    ) -> "ctypes.Array[ctypes.c_int64]":
-        size = len(data)
-        pointer: object = data
-        if type(data) is not bytes:
-            try:
-                pointer = _Pointer.from_buffer(data)
-            except TypeError:
-                # ctypes gives no pointer into a read-only view.
-                pointer = bytes(data)
+    def _run(self, partition: PartitionId, header: BatchHeader, data: Buffer, mode: int, bound: int) -> Numbers:
         k0, k1 = self._secret
         k1 ^= partition.topic_id << 32 | partition.number
         places = _Places(
             header.records,
-            size,
+            len(data),
             header.base_offset,
             header.last_offset_delta,
             mode,
@@ -107,10 +95,7 @@ class CompiledLatestOffsets:
             0,
             _LEAST,
         )
-        address = ctypes.addressof(places)
-        call = self._keeping_lock if size <= _KEEPS_LOCK_BYTES else self._without_lock
-        call(address + _RESULT_AT, None, pointer, address, ctypes.addressof(self._table), ctypes.addressof(self._spans))
-        if places[-1] == _MALFORMED:
+        if self._scan(data, places, ctypes.addressof(self._table), ctypes.addressof(self._spans)) == _MALFORMED:
             raise CorruptBatchError(f"the records of the batch at offset {header.base_offset} can't be read")
         return places
 
@@ -237,18 +222,6 @@ def rotated(number, bits):
     return (number << _unsigned(bits)) | (number >> _unsigned(64 - bits))
 
 
-def int64_of(number):
-    return number
-
-
-def read_number(data, at, end):
-    return record_check.read_number(data, at, end)
-
-
-def read_long(data, at, end):
-    return record_check.read_long(data, at, end)
-
-
 def _compile() -> bytes:
     # Imported only in the process that compiles.
     import numba
@@ -258,9 +231,7 @@ def _compile() -> bytes:
     names = globals()
     names["_unsigned"] = uint64
     names["int64_of"] = int64
-    names["read_number"] = inlined(record_check.read_number)
-    names["read_long"] = inlined(record_check.read_long)
-    for name in ("rotated", "sip_round", "sip_hash"):
+    for name in ("read_number", "read_long", "rotated", "sip_round", "sip_hash"):
         names[name] = inlined(names[name])
     signature = int64(types.CPointer(uint8), types.CPointer(int64), types.CPointer(uint64), types.CPointer(int64))
     return machine_code.machine_code(numba.cfunc(signature)(scan_keys))

@@ -5,18 +5,17 @@
 
 # mypy: disable-error-code="no-untyped-call, no-untyped-def, no-any-return, misc"
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from tailrace.model.commit import Buffer
 from tailrace.wire import machine_code, record_check
-from tailrace.wire.machine_code import MachineCode
+from tailrace.wire.machine_code import MachineCode, MachineFunction, address_of
 from tailrace.wire.rebatching import JoinedRecords, RecordSpan, malformed
+from tailrace.wire.record_check import read_long, read_number
 from tailrace.wire.records import LEAST_TIMESTAMP
 
 CODE = MachineCode("rebatching", "tailrace.wire.fast_rebatching", (__file__, record_check.__file__, machine_code.__file__))
 _COUNT, _BYTES, _FIRST, _STOP, _BASE, _HAS_APPEND_TIME, _NEW_BASE, _LAST, _AT, _NUMBER, _NEWEST = range(11)
 _PLACES = 12
-_RESULT_AT = 8 * 11
 _MALFORMED = -1
 _GREATEST_LENGTH = 0x7FFFFFFF
 _MOST_GROWTH = 18
@@ -24,21 +23,22 @@ _MOST_GROWTH = 18
 _KEEPS_LOCK_BYTES = 256 * 1024
 
 _Places = ctypes.c_int64 * _PLACES
-_Pointer = ctypes.c_char * 0
-_PARAMETERS = (ctypes.c_void_p,) * 5
+
+# The compiled code has these as numbers of 64 bits. As Python they are plain numbers, which nobody calls.
+_unsigned: Callable[[int], int] = int
+int64_of: Callable[[int], int] = int
 
 
 class CompiledJoiner:
     """Joins records by machine code. May be called from any thread."""
 
     def __init__(self, address: int) -> None:
-        self._keeping_lock = ctypes.PYFUNCTYPE(ctypes.c_int32, *_PARAMETERS)(address)
-        self._without_lock = ctypes.CFUNCTYPE(ctypes.c_int32, *_PARAMETERS)(address)
+        self._join = MachineFunction(address, 3, keeps_lock_bytes=_KEEPS_LOCK_BYTES)
 
     def __call__(self, spans: Sequence[RecordSpan]) -> JoinedRecords:
         base = spans[0].base_timestamp
         out = bytearray(sum(len(span.data) + _MOST_GROWTH * span.header.records for span in spans))
-        target = ctypes.addressof(_Pointer.from_buffer(out))
+        target = address_of(out)
         counts = []
         at = number = 0
         newest = LEAST_TIMESTAMP
@@ -57,26 +57,13 @@ class CompiledJoiner:
                 number,
                 newest,
             )
-            if self._run(span.data, places, target):
+            if self._join(span.data, places, target):
                 raise malformed(span)
             at, newest = places[_AT], places[_NEWEST]
             counts.append(places[_NUMBER] - number)
             number = places[_NUMBER]
         del out[at:]
         return JoinedRecords(out, counts, base, newest)
-
-    def _run(self, data: Buffer, places: "ctypes.Array[ctypes.c_int64]", target: int) -> int:
-        pointer: object = data
-        if type(data) is not bytes:
-            try:
-                pointer = _Pointer.from_buffer(data)
-            except TypeError:
-                # ctypes gives no pointer into a read-only view.
-                pointer = bytes(data)
-        address = ctypes.addressof(places)
-        call = self._keeping_lock if len(data) <= _KEEPS_LOCK_BYTES else self._without_lock
-        call(address + _RESULT_AT, None, pointer, address, target)
-        return places[-1]
 
 
 def load_joiner() -> CompiledJoiner | None:
@@ -163,22 +150,6 @@ def write_number(out, at, number):
     return at + 1
 
 
-def _unsigned(number):
-    return number
-
-
-def int64_of(number):
-    return number
-
-
-def read_number(data, at, end):
-    return record_check.read_number(data, at, end)
-
-
-def read_long(data, at, end):
-    return record_check.read_long(data, at, end)
-
-
 def _compile() -> bytes:
     # Imported only in the process that compiles.
     import llvmlite.binding as llvm  # type: ignore[import-untyped]
@@ -191,9 +162,7 @@ def _compile() -> bytes:
     names = globals()
     names["_unsigned"] = uint64
     names["int64_of"] = int64
-    names["read_number"] = inlined(record_check.read_number)
-    names["read_long"] = inlined(record_check.read_long)
-    for name in ("number_size", "write_number"):
+    for name in ("read_number", "read_long", "number_size", "write_number"):
         names[name] = inlined(names[name])
     signature = int64(types.CPointer(uint8), types.CPointer(int64), types.CPointer(uint8))
     return machine_code.machine_code(numba.cfunc(signature)(join_records))

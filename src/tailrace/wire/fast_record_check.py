@@ -11,46 +11,28 @@ import ctypes
 import tailrace.wire.record_check as record_check
 from tailrace.model.commit import Buffer
 from tailrace.wire import machine_code
-from tailrace.wire.machine_code import MachineCode
+from tailrace.wire.machine_code import MachineCode, MachineFunction
 from tailrace.wire.record_check import ScanResult
 
 CODE = MachineCode("record_scan", "tailrace.wire.fast_record_check", (record_check.__file__, __file__, machine_code.__file__))
 _COMPILED_HELPERS = ("read_number", "read_long", "is_utf8")
 _FEW_BYTES = 2 * 1024 * 1024
-"""Up to this size a scan keeps the interpreter's lock: it takes a quarter of a millisecond, and to get the lock back may take
-longer."""
+"""A scan of so many takes a quarter of a millisecond."""
 
 _Places = ctypes.c_int64 * 7
-_RESULT_AT = 48
-_Pointer = ctypes.c_char * 0
-_address_of = ctypes.addressof
-# The addresses of the result and of an exception, then the parameters of `scan_records`.
-_PARAMETERS = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class CompiledScan:
     """Scans records by machine code. May be called from any thread."""
 
     def __init__(self, address: int) -> None:
-        self._keeping_lock = ctypes.PYFUNCTYPE(ctypes.c_int32, *_PARAMETERS)(address)
-        self._without_lock = ctypes.CFUNCTYPE(ctypes.c_int32, *_PARAMETERS)(address)
+        self._scan = MachineFunction(address, 2, keeps_lock_bytes=_FEW_BYTES)
 
     def __call__(
         self, data: Buffer, start: int, count: int, base_timestamp: int, *, spare: int = 0, needs_keys: bool = False
     ) -> ScanResult:
-        end = len(data)
-        pointer: object = data
-        if type(data) is not bytes:
-            try:
-                pointer = _Pointer.from_buffer(data)
-            except TypeError:
-                # ctypes gives no pointer into a read-only view.
-                pointer = bytes(data)
-        places = _Places(start, end, count, base_timestamp, spare, needs_keys)
-        address = _address_of(places)
-        call = self._keeping_lock if end <= _FEW_BYTES else self._without_lock
-        call(address + _RESULT_AT, None, pointer, address)
-        return places[6], places[0], places[1], places[2]
+        places = _Places(start, len(data), count, base_timestamp, spare, needs_keys)
+        return self._scan(data, places), places[0], places[1], places[2]
 
 
 def load_scan() -> CompiledScan | None:

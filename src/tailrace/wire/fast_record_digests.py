@@ -6,13 +6,16 @@ The hash is SipHash-2-4. `tests/property/test_record_digests.py` holds both equa
 # mypy: disable-error-code="no-untyped-call, no-untyped-def, no-any-return, misc"
 import ctypes
 import os
+from collections.abc import Callable
 
 import numpy as np
 
 from tailrace.model.commit import Buffer
 from tailrace.wire import fast_compaction, machine_code, record_check
 from tailrace.wire.batch import TIMESTAMP_TYPE_MASK, BatchHeader
-from tailrace.wire.machine_code import MachineCode
+from tailrace.wire.fast_compaction import sip_hash
+from tailrace.wire.machine_code import MachineCode, MachineFunction
+from tailrace.wire.record_check import read_long, read_number
 from tailrace.wire.record_digests import DIGESTS, RecordDigests, malformed
 
 CODE = MachineCode(
@@ -22,42 +25,31 @@ CODE = MachineCode(
 )
 _COUNT, _BYTES, _BASE_OFFSET, _LAST, _BASE, _HAS_APPEND_TIME, _K0, _K1 = range(8)
 _PLACES = 9
-_RESULT_AT = 8 * 8
 _MALFORMED = -1
 _KEEPS_LOCK_BYTES = 64 * 1024
 
 _Places = ctypes.c_int64 * _PLACES
-_Pointer = ctypes.c_char * 0
-_PARAMETERS = (ctypes.c_void_p,) * 5
+
+# The compiled code has these as numbers of 64 bits. As Python they are plain numbers, which nobody calls.
+unsigned: Callable[[int], int] = int
+int64_of: Callable[[int], int] = int
 
 
 class CompiledDigester:
     """Digests records by machine code. May be called from any thread."""
 
     def __init__(self, address: int) -> None:
-        self._keeping_lock = ctypes.PYFUNCTYPE(ctypes.c_int32, *_PARAMETERS)(address)
-        self._without_lock = ctypes.CFUNCTYPE(ctypes.c_int32, *_PARAMETERS)(address)
+        self._digest = MachineFunction(address, 3, keeps_lock_bytes=_KEEPS_LOCK_BYTES)
         self._secret = int.from_bytes(os.urandom(8), signed=True), int.from_bytes(os.urandom(8), signed=True)
 
     def __call__(self, header: BatchHeader, data: Buffer) -> RecordDigests:
-        size = len(data)
-        pointer: object = data
-        if type(data) is not bytes:
-            try:
-                pointer = _Pointer.from_buffer(data)
-            except TypeError:
-                # ctypes gives no pointer into a read-only view.
-                pointer = bytes(data)
         has_append_time = bool(header.attributes & TIMESTAMP_TYPE_MASK)
         base = header.max_timestamp if has_append_time else header.base_timestamp
         found = np.empty(header.records, DIGESTS)
         places = _Places(
-            header.records, size, header.base_offset, header.last_offset_delta, base, has_append_time, *self._secret
+            header.records, len(data), header.base_offset, header.last_offset_delta, base, has_append_time, *self._secret
         )
-        address = ctypes.addressof(places)
-        call = self._keeping_lock if size <= _KEEPS_LOCK_BYTES else self._without_lock
-        call(address + _RESULT_AT, None, pointer, address, found.ctypes.data)
-        if places[-1]:
+        if self._digest(data, places, found.ctypes.data):
             raise malformed(header)
         return found
 
@@ -121,26 +113,6 @@ def digest_records(data, places, found):
     return 0
 
 
-def unsigned(number):
-    return number
-
-
-def int64_of(number):
-    return number
-
-
-def sip_hash(data, at, size, k0, k1):
-    return fast_compaction.sip_hash(data, at, size, k0, k1)
-
-
-def read_number(data, at, end):
-    return record_check.read_number(data, at, end)
-
-
-def read_long(data, at, end):
-    return record_check.read_long(data, at, end)
-
-
 def _compile() -> bytes:
     # Imported only in the process that compiles.
     import numba
@@ -153,8 +125,8 @@ def _compile() -> bytes:
     names = globals()
     names["unsigned"] = uint64
     names["int64_of"] = int64
-    names["read_number"] = inlined(record_check.read_number)
-    names["read_long"] = inlined(record_check.read_long)
+    for name in ("read_number", "read_long"):
+        names[name] = inlined(names[name])
     names["sip_hash"] = fast_compaction.sip_hash
     signature = int64(types.CPointer(uint8), types.CPointer(int64), types.CPointer(int64))
     return machine_code.machine_code(numba.cfunc(signature)(digest_records))

@@ -18,11 +18,17 @@ from mmap import MAP_PRIVATE, PROT_EXEC, PROT_READ
 from pathlib import Path
 from typing import Any
 
+from tailrace.model.commit import Buffer
+
 _COMPILE_SECONDS = 120
 # The code must run on every processor of its architecture. Vector instructions would refer to tables of constants outside it.
 _COMPILER_SETTINGS = {"NUMBA_CPU_NAME": "generic", "NUMBA_LOOP_VECTORIZE": "0", "NUMBA_SLP_VECTORIZE": "0"}
 _MOST_CODE_BYTES = 64 * 1024
 _DIGEST_BYTES = hashlib.sha256().digest_size
+
+Numbers = ctypes.Array[ctypes.c_int64]
+_NUMBER_BYTES = ctypes.sizeof(ctypes.c_int64)
+_Start = ctypes.c_char * 0
 
 
 class MachineCode:
@@ -86,6 +92,37 @@ class MachineCode:
     def _folders(self) -> Iterator[Path]:
         yield Path(cache_from_source(str(self._sources[0]))).parent
         yield Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "tailrace"
+
+
+class MachineFunction:
+    """A function of machine code over bytes and numbers. May be called from any thread."""
+
+    def __init__(self, address: int, parameters: int, *, keeps_lock_bytes: int) -> None:
+        """`keeps_lock_bytes`: for so few bytes it keeps the interpreter's lock, because to get that back may take longer."""
+        # The addresses of the result and of an exception come first.
+        types = (ctypes.c_void_p,) * (2 + parameters)
+        self._keeping_lock = ctypes.PYFUNCTYPE(ctypes.c_int32, *types)(address)
+        self._without_lock = ctypes.CFUNCTYPE(ctypes.c_int32, *types)(address)
+        self._keeps_lock_bytes = keeps_lock_bytes
+
+    def __call__(self, data: Buffer, numbers: Numbers, *more: int) -> int:
+        """Call it with the bytes, the numbers and the addresses of more. The last of the numbers is for the result."""
+        pointer: object = data
+        if type(data) is not bytes:
+            try:
+                pointer = _Start.from_buffer(data)
+            except TypeError:
+                # ctypes gives no pointer into a read-only view.
+                pointer = bytes(data)
+        address = ctypes.addressof(numbers)
+        call = self._keeping_lock if len(data) <= self._keeps_lock_bytes else self._without_lock
+        call(address + (len(numbers) - 1) * _NUMBER_BYTES, None, pointer, address, *more)
+        return numbers[-1]
+
+
+def address_of(buffer: bytearray) -> int:
+    """Return where the bytes are. They must not be resized as long as the address is used."""
+    return ctypes.addressof(_Start.from_buffer(buffer))
 
 
 def machine_code(function: Any) -> bytes:
