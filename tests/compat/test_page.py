@@ -36,3 +36,13 @@ def test_tools_are_listed_in_one_order_with_their_notes() -> None:
         "",
         "1. It waits for ever.",
     ]
+
+
+def test_cases_of_one_test_are_a_row_that_works_if_all_do() -> None:
+    rows = [
+        Row(STREAMS, "joins", Cell("works")),
+        Row(STREAMS, "joins", Cell("fails", "it waits for ever")),
+        Row(STREAMS, "joins", Cell("works")),
+    ]
+    lines = [line for line in render(rows).splitlines() if "joins" in line]
+    assert lines == [f"| Kafka Streams | {STREAMS.version} | joins | **fails** (1) |"]

@@ -1,6 +1,7 @@
 """Groups of the consumer protocol (KIP-848) with real clients on a real server."""
 
 import re
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -44,13 +45,19 @@ class Place(NamedTuple):
                 producer.produce(topic or self.topic, f"{partition}-{number}", partition=partition)
         assert producer.flush(PATIENCE_SECONDS) == 0
 
+    def is_stable(self) -> bool:
+        """Return whether the server waits for no member any more: none joins again unless something changes."""
+        return self.described()["state"] == "Stable"
+
     def described(self) -> dict[str, Any]:
         found: dict[str, Any] = httpx.get(f"{self.server.url}/api/groups/{self.group}", timeout=PATIENCE_SECONDS).json()
         return found
 
     def committed(self) -> dict[int, int]:
         asked = [ConsumerGroupTopicPartitions(self.group)]
-        found = self.admin.list_consumer_group_offsets(asked)[self.group].result(PATIENCE_SECONDS)
+        # One of its own: librdkafka may forget a request that it gets while it leaves the address of a server that was killed.
+        admin = AdminClient({"bootstrap.servers": self.server.kafka})
+        found = admin.list_consumer_group_offsets(asked)[self.group].result(PATIENCE_SECONDS)
         return {each.partition: each.offset for each in found.topic_partitions}
 
 
@@ -298,17 +305,111 @@ def test_a_group_changes_its_protocol_and_keeps_its_offsets_over_a_restart(place
         assert (described["group_type"], described["generation"] > epoch) == ("classic", True)
 
 
-def test_a_client_is_told_when_its_group_uses_the_other_protocol(place: Place) -> None:
-    with place.classic() as old:
+CLASSIC_CLIENTS: list[dict[str, Any]] = [
+    {"partition__assignment__strategy": "range"},
+    {"partition__assignment__strategy": "cooperative-sticky"},
+    {"client": "kafka-python"},
+    {"client": "aiokafka"},
+]
+
+
+def read_once(*consumers: ConsumerProcess, each: int) -> bool:
+    """Return whether so many records of each partition were read. Raises if one was read twice."""
+    records = [record for consumer in consumers for record in consumer.records]
+    assert len(set(records)) == len(records), sorted(record for record in records if records.count(record) > 1)
+    return len(records) == each * PARTITIONS
+
+
+def commit(*consumers: ConsumerProcess) -> None:
+    for consumer in consumers:
+        seen = len(consumer.events)
+        consumer.tell("commit")
+        consumer.until(lambda: any(event == "committed" for event, _ in consumer.events[seen:]))  # noqa: B023
+
+
+@pytest.mark.parametrize("settings", CLASSIC_CLIENTS, ids=["range", "cooperative-sticky", "kafka-python", "aiokafka"])
+def test_a_group_is_upgraded_and_downgraded_member_by_member_over_kills_of_the_server(
+    place: Place, settings: dict[str, Any]
+) -> None:
+    def restart() -> None:
+        place.server.kill()
+        place.server.start()
+
+    with place.classic(**settings) as one, place.classic(**settings) as two:
+        one.until(lambda: share_all(one, two) and place.is_stable())
+        place.produce()
+        one.until(lambda: read_once(one, two, each=1))
+        commit(one, two)
+        with place.consumer() as new:
+            one.until(lambda: len(place.described()["members"]) == 3)
+            restart()
+            one.until(lambda: share_all(one, two, new) and place.is_stable())
+            assert place.described()["group_type"] == "consumer"
+            place.produce()
+            one.until(lambda: read_once(one, two, new, each=2))
+            commit(one, two, new)
+            assert place.committed() == dict.fromkeys(ALL, 2)
+            one.leave()
+            two.leave()
+            new.until(lambda: new.owned == ALL)
+            with place.classic(**settings) as back:
+                new.until(lambda: share_all(new, back) and place.is_stable())
+                restart()
+                place.produce()
+                new.until(lambda: read_once(one, two, new, back, each=3))
+                commit(new, back)
+                assert place.committed() == dict.fromkeys(ALL, 3)
+                new.leave()
+                assert place.described()["group_type"] == "classic"
+                restart()
+                back.until(lambda: back.owned == ALL and place.is_stable())
+                place.produce()
+                back.until(lambda: read_once(one, two, new, back, each=4))
+                commit(back)
+                assert place.committed() == dict.fromkeys(ALL, 4)
+
+
+@pytest.mark.parametrize("settings", CLASSIC_CLIENTS[:2], ids=["range", "cooperative-sticky"])
+def test_a_mixed_group_goes_on_when_members_of_either_protocol_are_killed(place: Place, settings: dict[str, Any]) -> None:
+    with (
+        place.classic(session_ms=SESSION_MS, **settings) as old,
+        place.classic(session_ms=SESSION_MS, **settings) as lost,
+        place.consumer() as new,
+    ):
+        old.until(lambda: share_all(old, lost, new))
+        lost.kill()
+        old.until(lambda: share_all(old, new))
+        new.kill()
         old.until(lambda: old.owned == ALL)
-        consumer = Consumer({"bootstrap.servers": place.server.kafka, "group.id": place.group, "group.protocol": "consumer"})
-        consumer.subscribe([place.topic])
-        with pytest.raises(KafkaException, match="group id does not exist"):
-            for message in iter(lambda: consumer.poll(PATIENCE_SECONDS), None):
-                if message.error():
-                    raise KafkaException(message.error())
-        consumer.close()
-        assert old.owned == ALL
+        assert place.described()["group_type"] == "classic"
+        place.produce()
+        old.until(lambda: len(old.records) == PARTITIONS)
+
+
+def test_a_static_member_changes_its_protocol_with_its_name(place: Place) -> None:
+    with place.classic(group__instance__id="a") as old:
+        old.until(lambda: old.owned == ALL)
+        with place.consumer(group__instance__id="a") as new:
+            new.until(lambda: new.owned == ALL)
+            old.until(lambda: ("error", "_FATAL") in old.events or old.owned == set())
+            assert len(place.described()["members"]) == 1
+            with place.classic(group__instance__id="a") as back:
+                back.until(lambda: back.owned == ALL)
+                assert place.described()["group_type"] == "classic"
+
+
+def test_a_client_is_told_when_its_group_can_not_be_upgraded(place: Place) -> None:
+    told = {"instance_id": "i", "protocols": [{"name": "mine", "metadata": b64encode(b"no subscription").decode()}]}
+    path = f"{place.server.url}/api/groups/{place.group}"
+    joined = httpx.post(f"{path}/join", json=told, timeout=PATIENCE_SECONDS)
+    assert joined.status_code == 200, joined.text
+    consumer = Consumer({"bootstrap.servers": place.server.kafka, "group.id": place.group, "group.protocol": "consumer"})
+    consumer.subscribe([place.topic])
+    with pytest.raises(KafkaException, match="group id does not exist"):
+        for message in iter(lambda: consumer.poll(PATIENCE_SECONDS), None):
+            if message.error():
+                raise KafkaException(message.error())
+    consumer.close()
 
 
 def test_admin_tools_see_and_change_groups(place: Place) -> None:

@@ -4,6 +4,7 @@ Its first line of input is its configuration; it writes what happens to it as JS
 input makes it commit what it has read; the end of its input makes it leave.
 """
 
+import asyncio
 import json
 import sys
 import threading
@@ -28,7 +29,7 @@ def main() -> None:
 
     commands: Commands = SimpleQueue()
     threading.Thread(target=_read_commands, args=(commands,), daemon=True).start()
-    run = {"confluent": _confluent, "kafka-python": _kafka_python}[told["client"]]
+    run = {"confluent": _confluent, "kafka-python": _kafka_python, "aiokafka": _aiokafka}[told["client"]]
     run(told, emit, commands)
 
 
@@ -123,6 +124,46 @@ def _kafka_python(told: dict[str, Any], emit: Emit, commands: Commands) -> None:
             for record in records:
                 emit("record", [record.partition, record.offset, record.value.decode()])
     consumer.close()
+    emit("left", None)
+
+
+def _aiokafka(told: dict[str, Any], emit: Emit, commands: Commands) -> None:
+    asyncio.run(_run_aiokafka(told, emit, commands))
+
+
+async def _run_aiokafka(told: dict[str, Any], emit: Emit, commands: Commands) -> None:
+    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+    from aiokafka.errors import KafkaError
+
+    class Listener(ConsumerRebalanceListener):
+        def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+            emit("assigned", sorted(each.partition for each in assigned))
+
+        def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+            emit("revoked", sorted(each.partition for each in revoked))
+
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=told["bootstrap"],
+        group_id=told["group"],
+        session_timeout_ms=told["session_ms"],
+        heartbeat_interval_ms=_heartbeat_ms(told["session_ms"]),
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        **told["settings"],
+    )
+    consumer.subscribe(told["topics"], listener=Listener())
+    await consumer.start()
+    while (command := _next_command(commands)) != "leave":
+        if command == "commit":
+            try:
+                await consumer.commit()
+                emit("committed", None)
+            except KafkaError as error:
+                emit("commit failed", type(error).__name__)
+        for records in (await consumer.getmany(timeout_ms=int(POLL_SECONDS * 1000))).values():
+            for record in records:
+                emit("record", [record.partition, record.offset, record.value.decode()])
+    await consumer.stop()
     emit("left", None)
 
 

@@ -116,12 +116,20 @@ class Services:
             store, self.committer, self.topics, names, self._pending_offsets, clock, limits, self._pattern_end
         )
         self.group_registry = GroupRegistry(names, limits)
-        self.groups = GroupCoordinator(
-            store, self.committer, self.group_registry, self.offsets, names, clock, limits, self._settings
-        )
         subscribed = SubscribedTopics(self.topics, self.regular_expressions)
         self.consumer_groups = ConsumerGroupCoordinator(
             store, self.committer, self.group_registry, names, subscribed, clock, limits
+        )
+        self.groups = GroupCoordinator(
+            store,
+            self.committer,
+            self.group_registry,
+            self.consumer_groups,
+            self.offsets,
+            names,
+            clock,
+            limits,
+            self._settings,
         )
         self.group_removal = GroupRemoval(self.group_registry, self.offsets, names, clock, self._settings)
         self.consumers = Consumers(

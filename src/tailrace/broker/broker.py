@@ -43,7 +43,7 @@ class Broker(Services):
         self.snapshots.load()
         self.offsets.load()
         self.groups.start()
-        self.consumer_groups.start()
+        self.consumer_groups.start(self.groups)
         self.queues.start()
         self.producers.load()
         self.transaction_services.load()

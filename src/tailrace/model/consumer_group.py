@@ -6,7 +6,7 @@ from uuid import UUID
 
 import msgspec
 
-from tailrace.model.group import GroupState
+from tailrace.model.group import GroupState, MemberProtocol
 
 JOINING_EPOCH = 0
 """The member epoch of a member that joins."""
@@ -17,6 +17,13 @@ STATIC_LEAVING_EPOCH = -2
 
 MemberState = Literal["stable", "unrevoked", "unreleased"]
 """Whether a member has its target, is asked to give partitions up, or waits for some that others have."""
+
+
+class ClassicClient(msgspec.Struct, frozen=True, array_like=True):
+    """What else is known of a member that uses the classic protocol in a group of the consumer protocol."""
+
+    session_timeout_ms: int
+    protocols: tuple[MemberProtocol, ...]
 
 
 class ConsumerHeartbeat(NamedTuple):
@@ -36,6 +43,8 @@ class ConsumerHeartbeat(NamedTuple):
     assignor: str | None = None
     owned: Mapping[UUID, frozenset[int]] | None = None
     """The partitions that the member has and has not given up."""
+    classic: ClassicClient | None = None
+    """Set if this is a JoinGroup request of a member that uses the classic protocol."""
 
     @property
     def is_complete(self) -> bool:
@@ -74,6 +83,7 @@ class ConsumerMemberRecord(msgspec.Struct, frozen=True, array_like=True):
     assigned: tuple[tuple[bytes, tuple[int, ...]], ...]
     revoking: tuple[tuple[bytes, tuple[int, ...]], ...]
     target: tuple[tuple[bytes, tuple[int, ...]], ...]
+    classic: ClassicClient | None = None
 
 
 class ConsumerGroupRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -104,6 +114,8 @@ class ConsumerMemberDescription(NamedTuple):
     topic_pattern: str | None
     assigned: tuple[DescribedPartitions, ...]
     target: tuple[DescribedPartitions, ...]
+    is_classic: bool = False
+    """Whether it uses the classic protocol."""
 
 
 class ConsumerGroupDescription(NamedTuple):

@@ -134,7 +134,12 @@ class Adapter(Client):
         return sorted(each.partition for each in self._member.assignment())
 
     def commit(self) -> None:
-        self._member.commit(asynchronous=False)
+        try:
+            self._member.commit(asynchronous=False)
+        except KafkaException as error:
+            # It has read nothing since it committed before partitions were taken from it.
+            if error.args[0].code() != KafkaError._NO_OFFSET:
+                raise
 
     def leave(self) -> None:
         self._member.close()

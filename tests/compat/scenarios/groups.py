@@ -212,6 +212,42 @@ def static_members(stage: Stage, join: Join = classic, *, leaves: bool = False) 
     again.leave()
 
 
+def protocols_change(stage: Stage) -> None:
+    """Members of both protocols share the group while it changes, and each record is committed once."""
+    stage.create(PARTITIONS)
+    old, new, old_again = stage.another(), stage.another(), stage.another()
+    read: list[str] = []
+
+    def share(*members: ClientProcess) -> bool:
+        for records in pool.map(lambda member: member.poll(count=100, seconds=0.2), members):
+            read.extend(values(records))
+        owned = [set(member.owned()) for member in members]
+        return all(owned) and sum(map(len, owned)) == PARTITIONS == len(set.union(*owned))
+
+    def fill(name: str, *members: ClientProcess) -> None:
+        for partition in range(PARTITIONS):
+            stage.fill(f"{name} {partition}", partition=partition)
+            sent.append(f"{name} {partition}")
+        eventually(lambda: share(*members) and len(read) == len(sent), seconds=60)
+
+    sent: list[str] = []
+    with ThreadPoolExecutor(2) as pool:
+        classic(old, stage, hand_over=True)
+        fill("classic", old)
+        by_consumer_protocol(new, stage, hand_over=True)
+        fill("both", old, new)
+        old.commit()
+        old.leave()
+        fill("consumer", new)
+        classic(old_again, stage, hand_over=True)
+        fill("both again", new, old_again)
+        new.commit()
+        new.leave()
+        fill("classic again", old_again)
+        old_again.leave()
+    assert sorted(read) == sorted(sent)
+
+
 SCENARIOS = (
     Scenario("consume", "Read as a group, leave, and go on", "FindCoordinator, JoinGroup, OffsetCommit, OffsetFetch", consume),
     Scenario(
@@ -259,5 +295,11 @@ SCENARIOS = (
         "`group.protocol=consumer`: a static member comes back to its partitions",
         "ConsumerGroupHeartbeat",
         partial(static_members, join=by_consumer_protocol, leaves=True),
+    ),
+    Scenario(
+        "protocols-change",
+        "A group goes to `group.protocol=consumer` and back, member by member",
+        "JoinGroup, SyncGroup, ConsumerGroupHeartbeat",
+        protocols_change,
     ),
 )

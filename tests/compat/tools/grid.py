@@ -1,4 +1,4 @@
-"""The section of the page about tools: a row for each test, with what it does and whether that works."""
+"""The section of the page about tools: a row for what a test does, and whether that works in all its cases."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -21,8 +21,18 @@ class Row(NamedTuple):
 def render(rows: Sequence[Row]) -> str:
     """Return the section, with the tools in the order of their list."""
     notes = Notes()
-    lines = [_line(row, notes) for tool in TOOLS for row in rows if row.of is tool]
+    lines = [_line(row, notes) for tool in TOOLS for row in _joined(rows) if row.of is tool]
     return "\n".join([_HEAD, "| Tool | Version | What it does | |", "|---|---|---|---|", *lines, *notes.lines()]) + "\n"
+
+
+def _joined(rows: Sequence[Row]) -> list[Row]:
+    """Return a row for the cases of each test. It works if all do."""
+    joined: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        name = row.of.title, row.does
+        if name not in joined or joined[name].cell.outcome == "works":
+            joined[name] = row
+    return list(joined.values())
 
 
 def _line(row: Row, notes: Notes) -> str:

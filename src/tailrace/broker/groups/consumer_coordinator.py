@@ -2,22 +2,28 @@
 
 A heartbeat is answered when everything that its group has decided so far is durable. Each change of a group is a commit of its
 own, in the order in which they were made. The next heartbeat makes up for one that could not be stored.
+
+Classic members of these groups come through `GroupCoordinator`, which also goes on with groups that only they are left in.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from uuid import UUID, uuid4
 from weakref import WeakSet
+
+import msgspec
 
 from tailrace.broker import keys
 from tailrace.broker.commits import Change, Committer
 from tailrace.broker.deadlines import Deadlines
+from tailrace.broker.groups import classic_members
 from tailrace.broker.groups.assignment import Assignment
 from tailrace.broker.groups.assignors import ASSIGNORS
 from tailrace.broker.groups.consumer_group import ConsumerGroup, decode_record, encode_record
 from tailrace.broker.groups.consumer_member import heartbeat_bytes
+from tailrace.broker.groups.group import Group
 from tailrace.broker.groups.registry import GroupNames, GroupRegistry
 from tailrace.broker.groups.subscribed_topics import PatternMatches, SubscribedTopics
 from tailrace.model.clock import Clock
@@ -34,10 +40,13 @@ from tailrace.model.consumer_group import (
 )
 from tailrace.model.errors import (
     InvalidRequestError,
+    MemberIdRequiredError,
+    RebalanceInProgressError,
     StoreClosedError,
     UnknownGroupError,
     UnsupportedAssignorError,
 )
+from tailrace.model.group import NO_MEMBER, GroupRecord, Joined, JoinRequest, MemberIdentity, Synced, SyncRequest
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_group_name
 from tailrace.store.contract import Store
@@ -48,6 +57,16 @@ _log = logging.getLogger(__name__)
 class _Saving(NamedTuple):
     version: int
     done: asyncio.Future[None]
+
+
+class ClassicGroups(Protocol):
+    """Where groups come from that are upgraded, and go to that are downgraded."""
+
+    def adopt(self, before: ConsumerGroup, record: GroupRecord) -> None:
+        """Go on with a group in which only classic members are left."""
+
+    def end(self, group: Group) -> None:
+        """Let the members who wait in a group that was upgraded join again."""
 
 
 class ConsumerGroupCoordinator:
@@ -76,8 +95,9 @@ class ConsumerGroupCoordinator:
         """Groups whose last commit failed, which is logged once."""
         self._is_closed = False
 
-    def start(self) -> None:
+    def start(self, classic_groups: ClassicGroups) -> None:
         """Load the stored groups. `GroupOffsets` has loaded their names before."""
+        self._classic_groups = classic_groups
         self._deadlines = Deadlines(self._clock, self._committer.loop.call_later, self._wake)
         for name in self._names:
             value = self._store.get(keys.group_key(name))
@@ -103,14 +123,45 @@ class ConsumerGroupCoordinator:
         else:
             if request.topic_pattern:
                 self._topics.check_pattern(request.topic_pattern)
-            version = self._topics.version
-            matches = await self._match(request, version)
-            self._check_open()
+            version, matches = await self._match(request)
             if request.is_kept:
                 self._groups.check_room(heartbeat_bytes(request))
             group, result = self._take(request, version, matches)
         await self._make_durable(group)
         return result
+
+    async def join(self, request: JoinRequest, new_member_id: Callable[[JoinRequest], str]) -> Joined:
+        """Take a JoinGroup of a classic member. Returns when what it gets is durable."""
+        heartbeat = self._joining(request)
+        if request.asks_for_id_first and request.member_id == NO_MEMBER and request.instance_id is None:
+            member_id = new_member_id(request)
+            raise MemberIdRequiredError(f"join group {request.group!r} again as member {member_id!r}", member_id)
+        version, matches = await self._match(heartbeat)
+        # Meanwhile others may have joined and left.
+        group = self._groups.get_consumer(request.group)
+        if group is None:
+            raise RebalanceInProgressError(f"group {request.group!r} has changed its protocol; join again")
+        result = group.heartbeat(self._joining(request), version, matches)
+        joined = classic_members.joined(group.find(result.member_id, request.instance_id))
+        await self._make_durable(group)
+        return joined
+
+    async def sync(self, group: ConsumerGroup, request: SyncRequest) -> Synced:
+        """Return what a classic member is assigned."""
+        synced = classic_members.sync(group, request, self._topics)
+        await self._make_durable(group)
+        return synced
+
+    def classic_heartbeat(self, group: ConsumerGroup, identity: MemberIdentity) -> None:
+        try:
+            classic_members.heartbeat(group, identity)
+        finally:
+            self._changed(group)
+
+    def leave(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+        """Remove a classic member, or any static member by its instance id alone."""
+        classic_members.leave(group, member_id, instance_id)
+        self._store_changes(group)
 
     def describe(self, name: str) -> ConsumerGroupDescription:
         self._check_open()
@@ -132,6 +183,7 @@ class ConsumerGroupCoordinator:
                     member.topic_pattern or None,
                     self._described(member.progress.assigned),
                     self._described(member.target),
+                    member.classic is not None,
                 )
                 for member in group.members
             ),
@@ -148,22 +200,31 @@ class ConsumerGroupCoordinator:
         if group is not None:
             return group, group.heartbeat(request, version, matches)
         classic = self._groups.get_classic(request.group)
-        if request.epoch != JOINING_EPOCH or (classic is not None and not classic.is_empty):
+        if request.epoch != JOINING_EPOCH:
             raise _not_a_consumer_group(request.group)
-        group = self._new_group(request.group, 0 if classic is None else classic.generation)
+        group = self._new_group(request.group)
+        if classic is not None:
+            group.restore(classic_members.upgraded(classic, self._topics))
         result = group.heartbeat(request, version, matches)
         if classic is None:
             self._groups.add(group)
         else:
             self._groups.replace(classic, group)
+            self._classic_groups.end(classic)
         return group, result
 
-    async def _match(self, request: ConsumerHeartbeat, version: int) -> PatternMatches:
+    def _joining(self, request: JoinRequest) -> ConsumerHeartbeat:
+        return classic_members.joining(self._get(request.group), request, self._topics, self._limits)
+
+    async def _match(self, request: ConsumerHeartbeat) -> tuple[int, PatternMatches]:
+        """Return the version of the topics and what the patterns match of them."""
+        version = self._topics.version
         matches: PatternMatches = {}
         # While it waits, members with other expressions may join.
         while not (wanted := self._wanted_patterns(request, version)) <= matches.keys():
             matches = await self._topics.match(wanted)
-        return matches
+        self._check_open()
+        return version, matches
 
     def _wanted_patterns(self, request: ConsumerHeartbeat, version: int) -> frozenset[str]:
         own = frozenset({request.topic_pattern} if request.topic_pattern else ())
@@ -171,15 +232,38 @@ class ConsumerGroupCoordinator:
         return own if group is None or group.topics_version == version else own | group.patterns
 
     async def _make_durable(self, group: ConsumerGroup) -> None:
-        if group.version == group.saved_version:
-            self._deadlines.set(group.name, group.next_due_ms())
-            return
+        stored = self._store_changes(group)
+        if stored is not None:
+            # The heartbeat of a client that disconnects must not cancel the commit, for which others may wait.
+            await asyncio.shield(stored)
+
+    def _store_changes(self, group: ConsumerGroup) -> asyncio.Future[None] | None:
+        """Begin to store what has changed, if anything has. Return what to wait for."""
+        if group.is_classic:
+            return self._downgrade(group)
         self._changed(group)
+        if group.version == group.saved_version:
+            return None
         saving = self._saving.get(group)
         if saving is None or saving.version != group.version:
             saving = self._save(group)
-        # The heartbeat of a client that disconnects must not cancel the commit, for which others may wait.
-        await asyncio.shield(saving.done)
+        return saving.done
+
+    def _downgrade(self, group: ConsumerGroup) -> asyncio.Future[None]:
+        record = classic_members.downgraded(group, self._topics, self._clock.now_ms())
+        changes = Changes(puts=((keys.group_key(group.name), msgspec.msgpack.encode(record)),))
+        done = self._committer.submit(Change(lambda: changes, lambda _: self._names.store(group.name)))
+
+        def stored(done: asyncio.Future[None]) -> None:
+            error = done.exception()
+            if error is not None and not self._is_closed:
+                # Its next generation is stored again.
+                _log.warning("can't store that group %s is a classic one again: %s", group.name, error)
+
+        done.add_done_callback(stored)
+        self._deadlines.set(group.name, None)
+        self._classic_groups.adopt(group, record)
+        return done
 
     def _save(self, group: ConsumerGroup) -> _Saving:
         version = group.version
@@ -208,17 +292,15 @@ class ConsumerGroupCoordinator:
         group = self._groups.get_consumer(name)
         if group is not None:
             group.tick()
-            self._changed(group)
-            if group.version != group.saved_version:
-                self._save(group)
+            self._store_changes(group)
 
     def _changed(self, group: ConsumerGroup) -> None:
         if group in self._groups and not self._is_closed:
             self._groups.measure(group)
             self._deadlines.set(group.name, group.next_due_ms())
 
-    def _new_group(self, name: str, epoch: int = 0) -> ConsumerGroup:
-        return ConsumerGroup(name, self._topics, self._clock, self._limits, lambda: str(self._new_uuid()), epoch=epoch)
+    def _new_group(self, name: str) -> ConsumerGroup:
+        return ConsumerGroup(name, self._topics, self._clock, self._limits, lambda: str(self._new_uuid()))
 
     def _get(self, name: str) -> ConsumerGroup:
         group = self._groups.find(name)

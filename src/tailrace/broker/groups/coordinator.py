@@ -2,6 +2,8 @@
 
 Groups never wait. Here their tickets are futures, their saves are commits, and one timer wakes them all. Everything runs on
 the event loop.
+
+Requests for groups of the consumer protocol, in which members of the classic one can be, go on to `consumer_coordinator.py`.
 """
 
 import asyncio
@@ -15,9 +17,10 @@ import msgspec
 from tailrace.broker import keys
 from tailrace.broker.commits import Change, Committer
 from tailrace.broker.deadlines import Deadlines
+from tailrace.broker.groups.consumer_coordinator import ConsumerGroupCoordinator
 from tailrace.broker.groups.consumer_group import ConsumerGroup, decode_record
 from tailrace.broker.groups.group import Effect, Group, Reply, Save
-from tailrace.broker.groups.members import request_bytes
+from tailrace.broker.groups.members import check_request, request_bytes
 from tailrace.broker.groups.offsets import GroupOffsets
 from tailrace.broker.groups.registry import GroupNames, GroupRegistry
 from tailrace.broker.settings import BrokerSettings
@@ -25,7 +28,7 @@ from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes
 from tailrace.model.errors import (
     IllegalGenerationError,
-    InconsistentProtocolError,
+    RebalanceInProgressError,
     StoreClosedError,
     TailraceError,
     UnknownMemberError,
@@ -60,6 +63,7 @@ class GroupCoordinator:
         store: Store,
         committer: Committer,
         groups: GroupRegistry,
+        consumer_groups: ConsumerGroupCoordinator,
         offsets: GroupOffsets,
         names: GroupNames,
         clock: Clock,
@@ -70,6 +74,7 @@ class GroupCoordinator:
         self._store = store
         self._committer = committer
         self._groups = groups
+        self._consumer_groups = consumer_groups
         self._offsets = offsets
         self._names = names
         self._clock = clock
@@ -94,15 +99,18 @@ class GroupCoordinator:
         self._is_closed = True
         self._deadlines.close()
         for group in self._groups:
-            for effect in group.end(_closed()) if isinstance(group, Group) else ():
-                if isinstance(effect, Reply):
-                    _answer(effect)
+            if isinstance(group, Group):
+                _end(group, _closed())
 
     async def join(self, request: JoinRequest) -> Joined:
         """Join a group. Returns when the next generation begins."""
         self._check_open()
         check_group_name(request.group, self._limits)
         self._groups.check_room(request_bytes(request))
+        mixed = self._groups.get_consumer(request.group)
+        if mixed is not None and not mixed.is_empty:
+            check_request(request, self._settings)
+            return await self._consumer_groups.join(request, self._new_member_id)
         group = self._groups.get_classic(request.group)
         if group is None:
             if request.member_id != NO_MEMBER:
@@ -120,30 +128,38 @@ class GroupCoordinator:
     async def sync(self, request: SyncRequest) -> Synced:
         """Return the member's assignment once the leader has sent the assignments of all."""
         self._check_open()
-        group = self._groups.get_classic(request.group)
+        group = self._groups.get(request.group)
         if group is None:
             raise _unknown_member(request.group, request.member.member_id)
+        if isinstance(group, ConsumerGroup):
+            return await self._consumer_groups.sync(group, request)
         synced: asyncio.Future[Synced] = self._loop.create_future()
         self._apply(group, group.sync(request, synced))
         return await synced
 
     def heartbeat(self, name: str, member: MemberIdentity) -> None:
         self._check_open()
-        group = self._groups.get_classic(name)
+        group = self._groups.get(name)
         if group is None:
             raise _unknown_member(name, member.member_id)
-        group.heartbeat(member)
+        if isinstance(group, ConsumerGroup):
+            self._consumer_groups.classic_heartbeat(group, member)
+        else:
+            group.heartbeat(member)
 
     def leave(self, name: str, members: Sequence[tuple[str, str | None]]) -> list[TailraceError | None]:
         """Remove members, given by member id and instance id, or by instance id alone. Return an error or `None` for each."""
         self._check_open()
         outcomes: list[TailraceError | None] = []
         for member_id, instance_id in members:
-            group = self._groups.get_classic(name)
+            group = self._groups.get(name)
             try:
                 if group is None:
                     raise _unknown_member(name, member_id)
-                self._apply(group, group.leave(member_id, instance_id))
+                if isinstance(group, ConsumerGroup):
+                    self._consumer_groups.leave(group, member_id, instance_id)
+                else:
+                    self._apply(group, group.leave(member_id, instance_id))
             except TailraceError as error:
                 outcomes.append(error)
             else:
@@ -172,10 +188,10 @@ class GroupCoordinator:
         self.check_commit(name, member)
         return await self._offsets.commit_each(name, commits, reset=True, check=lambda: self.check_commit(name, member))
 
-    def has_consumer_members(self, name: str) -> bool:
-        """Return whether members of the consumer protocol are in the group."""
+    def is_consumer_member(self, name: str, member_id: str) -> bool:
+        """Return whether this member of the group uses the consumer protocol."""
         group = self._groups.get_consumer(name)
-        return group is not None and not group.is_empty
+        return group is not None and any(each.member_id == member_id and each.classic is None for each in group.members)
 
     def check_fetch(self, name: str, member: MemberIdentity) -> None:
         """Raise unless who fetches offsets is a member with its epoch, if the group is one of the consumer protocol."""
@@ -210,19 +226,29 @@ class GroupCoordinator:
         counted = Counter(listing.state for listing in self.all())
         return {state: counted[state] for state in GROUP_STATES}
 
+    def adopt(self, before: ConsumerGroup, record: GroupRecord) -> None:
+        """Go on with a group that only classic members are left in. Its record is stored by the caller."""
+        group = self._make_group(record.generation, before.name)
+        group.restore(record)
+        self._groups.replace(before, group)
+        self._apply(group, ())
+
+    def end(self, group: Group) -> None:
+        """Let all who wait in a group join again: it has become one of the consumer protocol."""
+        self._deadlines.set(group.name, None)
+        _end(group, RebalanceInProgressError(f"group {group.name!r} now has members of the consumer protocol; join again"))
+
     def _new_group(self, name: str) -> Group:
         before = self._groups.get_consumer(name)
-        if before is not None and not before.is_empty:
-            raise InconsistentProtocolError(
-                f"the members of group {name!r} use the consumer protocol; set group.protocol=consumer, or stop them first"
-            )
-        generation = 0 if before is None else before.epoch
-        group = Group(name, self._clock, self._settings, self._limits, self._new_member_id, generation=generation)
+        group = self._make_group(0 if before is None else before.epoch, name)
         if before is None:
             self._groups.add(group)
         else:
             self._groups.replace(before, group)
         return group
+
+    def _make_group(self, generation: int, name: str) -> Group:
+        return Group(name, self._clock, self._settings, self._limits, self._new_member_id, generation=generation)
 
     def _new_member_id(self, request: JoinRequest) -> str:
         # The name is for people; the UUID makes the id unique.
@@ -296,6 +322,12 @@ def _describe_consumer_group(group: ConsumerGroup) -> GroupDescription:
     return GroupDescription(
         group.name, group.state, group.protocol_type, group.assignor, group.epoch, NO_MEMBER, members, group.group_type
     )
+
+
+def _end(group: Group, error: TailraceError) -> None:
+    for effect in group.end(error):
+        if isinstance(effect, Reply):
+            _answer(effect)
 
 
 def _answer(reply: Reply) -> None:

@@ -13,7 +13,7 @@ An assignment is sent only once it is durable, so that a restarted server knows 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tailrace.broker.groups.members import Member, MemberAdmission, Members, Ticket, has_same_subscription
+from tailrace.broker.groups.members import Member, MemberAdmission, Members, Ticket, check_request, has_same_subscription
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (
@@ -84,7 +84,7 @@ class Group:
         """When the present generation began, or the last member left."""
         self._clock = clock
         self._settings = settings
-        self._admission = MemberAdmission(name, self.members, settings, limits)
+        self._admission = MemberAdmission(name, self.members, limits)
         self._new_member_id = new_member_id
         self._effects: list[Effect] = []
         self._pending: dict[str, int] = {}
@@ -108,6 +108,9 @@ class Group:
             self._extend_session(member)
         self.members.leader = record.leader
         self.state = "Stable" if record.members else "Empty"
+        if record.members and record.leader == NO_MEMBER:
+            # It was one of the consumer protocol, and its members have not shared anything out yet.
+            self._rebalance()
 
     @property
     def is_disposable(self) -> bool:
@@ -125,7 +128,7 @@ class Group:
 
     def join(self, request: JoinRequest, ticket: Ticket) -> Sequence[Effect]:
         """Join, or join again. Answered with `Joined` when the next generation begins."""
-        self._admission.check_request(request)
+        check_request(request, self._settings)
         static = self.members.find_instance(request.instance_id)
         if request.member_id != NO_MEMBER:
             self._join_known(request, ticket)

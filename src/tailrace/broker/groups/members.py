@@ -235,22 +235,10 @@ def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
 class MemberAdmission:
     """Checks whether a member may join the group."""
 
-    def __init__(self, group: str, members: Members, settings: BrokerSettings, limits: Limits) -> None:
+    def __init__(self, group: str, members: Members, limits: Limits) -> None:
         self._group = group
         self._members = members
-        self._settings = settings
         self._limits = limits
-
-    def check_request(self, request: JoinRequest) -> None:
-        """Check what does not depend on the other members."""
-        low, high = self._settings.group_min_session_ms, self._settings.group_max_session_ms
-        if not low <= request.session_timeout_ms <= high:
-            raise InvalidSessionTimeoutError(
-                f"the session timeout is {request.session_timeout_ms} ms; group_min_session_ms and group_max_session_ms allow"
-                f" {low} to {high}"
-            )
-        if not request.protocol_type or not request.protocols:
-            raise InconsistentProtocolError("a member must name a protocol type and at least one protocol")
 
     def check_protocols(self, request: JoinRequest, protocol_type: str, besides: Member | None = None) -> None:
         """Raise unless the protocols fit all members but `besides`, which is the joining member's earlier state."""
@@ -286,10 +274,25 @@ class MemberAdmission:
             )
 
     def bounded(self, request: JoinRequest) -> JoinRequest:
-        """Bound the rebalance timeout. Old clients send none; theirs is the session timeout."""
-        asked = request.rebalance_timeout_ms
-        timeout_ms = request.session_timeout_ms if asked <= 0 else min(asked, self._limits.rebalance_timeout_ms)
-        return request._replace(rebalance_timeout_ms=timeout_ms)
+        return request._replace(rebalance_timeout_ms=bounded_rebalance_timeout_ms(request, self._limits))
+
+
+def check_request(request: JoinRequest, settings: BrokerSettings) -> None:
+    """Check what does not depend on the other members."""
+    low, high = settings.group_min_session_ms, settings.group_max_session_ms
+    if not low <= request.session_timeout_ms <= high:
+        raise InvalidSessionTimeoutError(
+            f"the session timeout is {request.session_timeout_ms} ms; group_min_session_ms and group_max_session_ms allow"
+            f" {low} to {high}"
+        )
+    if not request.protocol_type or not request.protocols:
+        raise InconsistentProtocolError("a member must name a protocol type and at least one protocol")
+
+
+def bounded_rebalance_timeout_ms(request: JoinRequest, limits: Limits) -> int:
+    """Return the rebalance timeout within its bound. Old clients send none; theirs is the session timeout."""
+    asked = request.rebalance_timeout_ms
+    return request.session_timeout_ms if asked <= 0 else min(asked, limits.rebalance_timeout_ms)
 
 
 def request_bytes(request: JoinRequest) -> int:

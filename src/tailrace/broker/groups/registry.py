@@ -106,7 +106,7 @@ class GroupRegistry:
         self._groups[group.name] = group
 
     def replace(self, before: AnyGroup, group: AnyGroup) -> None:
-        """Put a group of the other protocol in the place of an empty one."""
+        """Put a group of the other protocol in the place of one."""
         self._past_rebalances += before.rebalances
         self._groups[group.name] = group
         self.measure(group)

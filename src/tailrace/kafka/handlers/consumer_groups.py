@@ -28,7 +28,7 @@ from tailrace.wire.messages.consumer_groups import (
 _ID_OF_CLIENT = 1
 """The first version in which a new member makes its id itself."""
 _UNCHANGED = -1
-_CONSUMER_MEMBER = 1
+_CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 
 class ConsumerGroupHandlers:
@@ -102,7 +102,7 @@ class ConsumerGroupHandlers:
                     subscribed_topic_regex=member.topic_pattern,
                     assignment=_described_assignment(member.assigned),
                     target_assignment=_described_assignment(member.target),
-                    member_type=_CONSUMER_MEMBER,
+                    member_type=_CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
                 )
                 for member in group.members
             ),

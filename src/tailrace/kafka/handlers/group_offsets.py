@@ -76,8 +76,7 @@ class GroupOffsetHandlers:
             if name is not None
             for partition in topic.partitions
         ]
-        has_old_client = context.version < _KNOWS_EPOCHS and request.member_id != NO_MEMBER
-        if has_old_client and self._groups.has_consumer_members(request.group_id):
+        if context.version < _KNOWS_EPOCHS and self._groups.is_consumer_member(request.group_id, request.member_id):
             return OffsetCommitResponse(topics=tuple(_all_rejected(topic, _UNSUPPORTED_VERSION) for topic in request.topics))
         try:
             outcomes = iter(await self._groups.commit(request.group_id, member, commits))
