@@ -21,8 +21,8 @@ help: ## list the targets
 demo: $(READY) ## the whole story on real processes: a table, routes, a kill in between, counts in = counts out
 	@$(BIN)/python -m demo
 
-test: $(READY) ## run the whole test suite, three tests at a time; SLOW=1 adds 500 kill cycles, ARGS='-k name' picks a few tests
-	@$(BIN)/pytest -n 3 $(ARGS)
+test: $(READY) ## run the whole test suite, four tests at a time; SLOW=1 adds 500 kill cycles, ARGS='-k name' picks a few tests
+	@$(BIN)/pytest -n 4 $(ARGS)
 	@$(if $(SLOW),$(BIN)/pytest tests/chaos --kill-cycles 500)
 	@$(if $(SLOW),$(BIN)/pytest tests/integration/capture/test_model.py --capture-faults 50)
 

@@ -12,9 +12,11 @@ from tests.side_by_side import SideBySide
 settings.register_profile("tailrace", deadline=None)
 settings.load_profile("tailrace")
 
-# Whoever runs the tests in the background has Ctrl-C ignored, and so would every process that a test starts.
+# Whoever runs the tests in the background or under nohup has signals ignored, and so would every process that a test starts.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # A Spark of a test lives for seconds: compiling its code thoroughly takes longer than running it as it is.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")

@@ -1,6 +1,6 @@
-"""How the tests are shared out when they run side by side (`pytest -n 3`, as `make test` does).
+"""How the tests are shared out when they run side by side (`pytest -n 4`, as `make test` does).
 
-Three, also on two cores: a test that waits for a timeout or a disk leaves its core to others.
+Four, also on two cores: half of the time of most tests is waiting, for a timeout, a disk or another process.
 
 A file stays on one worker, for its module's fixtures. Folders whose fixtures are dearer than their tests (a Spark, a process of
 each Kafka client) stay on one worker whole, but for files that start a Spark of their own. What takes longest comes first, so

@@ -236,7 +236,8 @@ def metrics_of(server: ServerProcess, client: str) -> dict[str, float]:
 
 def test_librdkafka_pushes_its_metrics_by_itself(tmp_path: Path) -> None:
     config = tmp_path / "tailrace.toml"
-    config.write_text("[kafka]\nclient_telemetry = true\n")
+    # The first push comes after up to one and a half intervals.
+    config.write_text("[kafka]\nclient_telemetry = true\ntelemetry_interval_seconds = 5\n")
     with ServerProcess(tmp_path / "data", "--config", str(config)) as server:
         push_metrics(server)
 

@@ -210,7 +210,7 @@ async def test_no_pattern_holds_the_server_up(pattern: str, code: int) -> None:
 
 
 @on_loop
-async def test_members_of_each_protocol_are_refused_in_a_group_of_the_other() -> None:
+async def test_members_that_can_not_share_a_group_of_the_other_protocol_are_refused() -> None:
     clock = ManualClock()
     async with running_asker(clock=clock) as asker:
         await asker.broker.topics.create("t")
@@ -218,7 +218,7 @@ async def test_members_of_each_protocol_are_refused_in_a_group_of_the_other() ->
         assert (await join(asker, group_id="classic")).error_code == GROUP_ID_NOT_FOUND
         await join(asker)
         protocols = (JoinGroupRequestProtocol(name="range", metadata=subscription("t")),)
-        request = JoinGroupRequest(group_id="g", session_timeout_ms=SESSION_MS, protocol_type="consumer", protocols=protocols)
+        request = JoinGroupRequest(group_id="g", session_timeout_ms=SESSION_MS, protocol_type="connect", protocols=protocols)
         assert (await asker.ask(JOIN_GROUP_API, request)).error_code == INCONSISTENT_GROUP_PROTOCOL
         old = HeartbeatRequest(group_id="g", member_id="a", generation_id=1)
         assert (await asker.ask(HEARTBEAT_API, old)).error_code == UNKNOWN_MEMBER_ID

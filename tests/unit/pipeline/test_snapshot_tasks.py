@@ -167,7 +167,7 @@ def test_a_failure_is_one_line_until_it_is_over_and_spark_is_tried_again_later(
             raise RuntimeError("no such\n\tat java\nCaused by: it broke")
         return [TaskResult(1, "it broke"), *[TaskResult(1, None)] * (slices - 1)]
 
-    monkeypatch.setattr(snapshot_tasks, "_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr(snapshot_tasks, "_PAUSE_SECONDS", 1.0)
     server.pending = CORES
     spark = Spark(fail_twice)
     with running(spark) as tasks, caplog.at_level(logging.WARNING):
