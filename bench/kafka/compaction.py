@@ -8,7 +8,6 @@ import threading
 import time
 from array import array
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -36,6 +35,8 @@ _LEAST_MEGABYTES = 100
 _MOST_TIMES = 2
 _WITHIN_SECONDS = 900.0
 _LOOK_SECONDS = 0.1
+_METRICS_SECONDS = 1.0
+"""How often the server is asked for its metrics, before and meanwhile: to render them takes it some milliseconds."""
 _LEAST_DELAYS = 100
 _ROLLED_SECONDS = 2.0
 """After this the segment that is written to may be closed for a compaction (`compaction_roll_seconds`)."""
@@ -93,21 +94,29 @@ def _compact(server: HttpServer, topic: str, records: int, quiet_seconds: float)
     server.create_topic(topic)
     last = _fill(server, topic, records)
     settle_disk()
+    # The first statement loads SQL, which is no part of a compaction.
+    server.sql("SHOW TOPICS")
     delays = _Delays(server, f"{topic}-beside")
     with delays:
-        before = delays.p99_of(partial(time.sleep, max(_ROLLED_SECONDS, quiet_seconds)))
         done, _ = _compactions(server)
-        server.sql(f'ALTER TOPIC "{topic}" SET (compact = true, min_dirty_percent = 0)')
 
-        def compaction() -> None:
-            deadline = time.monotonic() + _WITHIN_SECONDS
-            while _compactions(server)[0] == done:
-                if time.monotonic() > deadline:
-                    raise PeerFailure(f"{topic} was not compacted after {_WITHIN_SECONDS:.0f} s")
-                time.sleep(_LOOK_SECONDS)
+        def look_until(is_over: Callable[[], bool]) -> None:
+            while not is_over():
+                time.sleep(_METRICS_SECONDS)
+                _compactions(server)
+
+        quiet_until = time.monotonic() + max(_ROLLED_SECONDS, quiet_seconds)
+        before = delays.p99_of(lambda: look_until(lambda: time.monotonic() > quiet_until))
+        server.sql(f'ALTER TOPIC "{topic}" SET (compact = true, min_dirty_percent = 0)')
+        deadline = time.monotonic() + _WITHIN_SECONDS
+
+        def is_compacted() -> bool:
+            if time.monotonic() > deadline:
+                raise PeerFailure(f"{topic} was not compacted after {_WITHIN_SECONDS:.0f} s")
+            return _compactions(server)[0] > done
 
         seconds = _compactions(server)[1]
-        meanwhile = delays.p99_of(compaction)
+        meanwhile = delays.p99_of(lambda: look_until(is_compacted))
         seconds = _compactions(server)[1] - seconds
     _check(server, topic, last)
     server.sql(f'DROP TOPIC "{topic}"')

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.log import compactor, index_compaction, segment_rewriter
+from tailrace.log import compactor, index_compaction, segment, segment_rewriter
 from tailrace.log.fsck import run_fsck
 from tailrace.model.commit import Changes
 from tailrace.model.compaction import CompactionRule
@@ -73,7 +73,7 @@ def test_a_kill_at_any_step_loses_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     store = open_store(folder)
     written = fill(store, 60)
     clean_end = compact(store, stop=100)
-    for module in (segment_rewriter, index_compaction, compactor):
+    for module in (segment, segment_rewriter, index_compaction, compactor):
         monkeypatch.setattr(module, "killpoint", copying)
     compact(store, clean_end)
     monkeypatch.undo()
@@ -95,7 +95,7 @@ def test_a_trim_after_a_kill_takes_no_segment_with_records(tmp_path: Path, monke
 
     store = open_store(folder)
     written = fill(store, 60)
-    for module in (segment_rewriter, index_compaction, compactor):
+    for module in (segment, segment_rewriter, index_compaction, compactor):
         monkeypatch.setattr(module, "killpoint", copying)
     end = compact(store)
     monkeypatch.undo()

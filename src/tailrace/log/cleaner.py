@@ -91,7 +91,7 @@ class Cleaner:
             self._segments.replace(segment, None)
         killpoint("clean.switched")
         self._state.flush()
-        self._rewriter.remove(segment)
+        self._segments.delete(segment)
         self._stats.segments_deleted += 1
         self._stats.cleaned_bytes += usage.size
         _logger.info("segment %s deleted: it holds no live batches", segment.path.name)

@@ -38,7 +38,7 @@ from tailrace.model.limits import MIB, Limits
 from tailrace.model.stats import StoreStats
 
 _READ_BYTES = 4 * MIB
-_SLICE_SECONDS = 0.001
+_SLICE_SECONDS = 0.0002
 """Work between two pauses."""
 _LAST_OFFSET = (1 << 63) - 1
 

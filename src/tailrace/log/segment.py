@@ -16,6 +16,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
@@ -23,6 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
+from weakref import WeakSet
 
 from crc32c import crc32c
 
@@ -30,6 +32,8 @@ from tailrace.log.index import PartitionIndex, partition_key, partition_of
 from tailrace.log.page_cache import read_cached, start_reading
 from tailrace.model.errors import CorruptionError, FormatError, OverloadedError, StorageReadError
 from tailrace.model.ids import Cursor, PartitionId, Position
+from tailrace.model.killpoint import killpoint
+from tailrace.model.limits import MIB
 
 FORMAT_VERSION = 3
 SEGMENT_HEADER_BYTES = 64
@@ -42,6 +46,9 @@ _SALTS_AT = range(_HEADER.size + _CRC.size, _HEADER.size + _CRC.size + 2 * _SALT
 _SALTED = 2
 """The first format with a salt."""
 _SUFFIX = ".seg"
+_FREED_BYTES = MIB
+"""Disk blocks of a deleted file that are given back at a time."""
+_FREEING_PAUSE_SECONDS = 0.001
 _USAGE_HEAD = Struct(">IQQ")
 _SPAN = Struct(">8sQQ")
 
@@ -58,7 +65,7 @@ class Segment(NamedTuple):
 class SegmentHandle:
     """An open segment. The file is closed with the last reference, so that no reader has its file replaced."""
 
-    __slots__ = ("_fd", "salt", "segment")
+    __slots__ = ("__weakref__", "_fd", "salt", "segment")
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
@@ -94,6 +101,8 @@ class SegmentFolder:
         self._segments: list[Segment] = []
         self._bases: list[Position] = []
         self._handles: OrderedDict[Position, SegmentHandle] = OrderedDict()
+        self._read: WeakSet[SegmentHandle] = WeakSet()
+        """All handles that are kept here or held by a reader."""
         self.moves = 0
         """Rises when the cleaner begins to move batches and again when it is done; odd in between."""
 
@@ -182,6 +191,7 @@ class SegmentFolder:
             handle = self._handles.get(segment.base)
             if handle is None:
                 handle = self._handles[segment.base] = self._open(segment)
+                self._read.add(handle)
                 while len(self._handles) > self._open_handles:
                     self._handles.popitem(last=False)
             else:
@@ -203,6 +213,30 @@ class SegmentFolder:
                     raise OverloadedError(f"{segment.path.name} can't be read: too many files are open; try again") from error
                 self._handles.clear()  # closes those that nobody reads from
         raise AssertionError("unreachable")
+
+    def delete(self, segment: Segment) -> None:
+        """Delete the file of a segment that was replaced or removed.
+
+        Its disk blocks are given back piece by piece: a file system holds up the syncs of other files while it frees blocks,
+        and a whole segment takes it up to 30 ms.
+        """
+        fd = os.open(segment.path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            segment.path.unlink()
+            sync_folder(segment.path.parent)
+            killpoint("clean.after")
+            size = os.fstat(fd).st_size
+            # Who still reads needs the file whole. It then goes at once, when the last reader closes it.
+            while size and not self._has_readers(segment):
+                size = max(0, size - _FREED_BYTES)
+                os.ftruncate(fd, size)
+                time.sleep(_FREEING_PAUSE_SECONDS)
+        finally:
+            os.close(fd)
+
+    def _has_readers(self, segment: Segment) -> bool:
+        with self._lock:
+            return any(handle.segment == segment for handle in self._read)
 
     def close(self) -> None:
         """Drop all handles; a reader that still holds one can finish with it."""

@@ -133,18 +133,12 @@ class SegmentRewriter:
         else:
             with switching():
                 self._switch(usage, old, new, size, moves, cursor_entries)
-        self.remove(old)
+        self._segments.delete(old)
         return size
 
     def delete_cursor_entries(self, batch: WriteBatch, segment: Segment) -> None:
         following = self._segments.after(segment)
         batch.delete_range(CURSOR + _U64.pack(segment.first_cursor), CURSOR + _U64.pack(following.first_cursor))
-
-    def remove(self, segment: Segment) -> None:
-        """Remove the file of a segment that the log does not need any more."""
-        segment.path.unlink()
-        sync_folder(segment.path.parent)
-        killpoint("clean.after")
 
     def live_frames(self, segment: Segment, data: memoryview) -> Generator[tuple[Frame, list[BatchEntry]], None, None]:
         """Yield the frames that hold live batches, with these."""

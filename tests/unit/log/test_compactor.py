@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.log import segment_rewriter
+from tailrace.log import segment as segment_module
 from tailrace.log.fsck import run_fsck
 from tailrace.log.options import LogOptions
 from tailrace.model.commit import Append, Changes
@@ -78,7 +78,7 @@ def test_a_store_that_is_closed_breaks_a_compaction_off(tmp_path: Path, monkeypa
     fill(store, 400, 20)
     written = fetched(store, A, max_bytes=1 << 20)
     switched = threading.Event()
-    monkeypatch.setattr(segment_rewriter, "killpoint", lambda name: switched.set() if name == "clean.after" else None)
+    monkeypatch.setattr(segment_module, "killpoint", lambda name: switched.set() if name == "clean.after" else None)
     outcomes: list[object] = []
 
     def run() -> None:
