@@ -52,6 +52,7 @@ class FaultyProxy:
         """Which requests lose their answers, by their first bytes."""
         self.connections = 0
         self._open: set[asyncio.StreamWriter] = set()
+        self._is_closing = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -90,6 +91,7 @@ class FaultyProxy:
         return port
 
     async def _close(self) -> None:
+        self._is_closing = True
         self._server.close()
         # A task that is cancelled before its first step would leave a connection open that was accepted in this moment.
         for _ in range(_FIRST_TURNS):
@@ -100,6 +102,9 @@ class FaultyProxy:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # Connections that were reset are closed in the next turns.
+        for _ in range(_FIRST_TURNS):
+            await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -127,7 +132,11 @@ class FaultyProxy:
                 task.cancel()
             for each in (writer, from_here):
                 self._open.discard(each)
-                each.close()
+                if self._is_closing:
+                    # What could not be written yet would keep it open.
+                    _reset(each)
+                else:
+                    each.close()
 
     def _times(self, is_answer: bool) -> int:
         if is_answer and self.double_answers:
