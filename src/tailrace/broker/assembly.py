@@ -42,6 +42,11 @@ from tailrace.broker.retention import Retention
 from tailrace.broker.routes.intake import RouteIntake
 from tailrace.broker.routes.routes import Routes, Snapshots
 from tailrace.broker.routes.routing import Routing
+from tailrace.broker.security.authentication import Authenticator
+from tailrace.broker.security.grants import Grants
+from tailrace.broker.security.permissions import Permissions
+from tailrace.broker.security.settings import SecuritySettings
+from tailrace.broker.security.users import Users
 from tailrace.broker.settings import BrokerSettings
 from tailrace.broker.shadows.cut_over import CutOvers
 from tailrace.broker.shadows.holds import ShadowHolds
@@ -70,13 +75,19 @@ from tailrace.store.contract import Store
 class Services:
     """The services of one broker. Surfaces call them directly: `broker.topics.create(...)`, `broker.fetcher.fetch(...)`."""
 
-    def __init__(self, store: Store, clock: Clock, limits: Limits, settings: BrokerSettings) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, limits: Limits, settings: BrokerSettings, security: SecuritySettings
+    ) -> None:
         self.store = store
         self._clock = clock
         self._limits = limits
         self._settings = settings
         self.committer = Committer(store, limits)
         self.threads = ReadThreads(limits)
+        self.grants = Grants(store, self.committer, limits)
+        self.users = Users(store, self.committer, self.threads, clock, limits, self.grants)
+        self.permissions = Permissions(self.users, self.grants, limits, is_on=security.authentication == "required")
+        self.authenticator = Authenticator(self.users, self.threads, clock, limits)
         self.regular_expressions = RegularExpressions(self.threads, limits)
         self.topics = Topics(
             store, self.committer, clock, limits, self._partition_deleted, self._check_droppable, self._check_free

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 from tailrace.broker import keys
 from tailrace.broker.assembly import Services
 from tailrace.broker.commits import Change, Committer
+from tailrace.broker.security.settings import DEFAULT_SECURITY_SETTINGS, SecuritySettings
 from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
@@ -23,15 +24,22 @@ class Broker(Services):
     """Starts and closes the services. Whoever opened the store closes it, after the broker."""
 
     def __init__(
-        self, store: Store, clock: Clock, limits: Limits = DEFAULT_LIMITS, settings: BrokerSettings = DEFAULT_BROKER_SETTINGS
+        self,
+        store: Store,
+        clock: Clock,
+        limits: Limits = DEFAULT_LIMITS,
+        settings: BrokerSettings = DEFAULT_BROKER_SETTINGS,
+        security: SecuritySettings = DEFAULT_SECURITY_SETTINGS,
     ) -> None:
-        super().__init__(store, clock, limits, settings)
+        super().__init__(store, clock, limits, settings, security)
         self.cluster_id = ""
         """Identifies this log to Kafka's clients; set by `start`."""
 
     async def start(self) -> None:
         """Load the state from the store and start the background jobs."""
         self.committer.start()
+        self.grants.load()
+        self.users.load()
         self.topics.load()
         self.payload_references.load()
         self.tables.load()

@@ -19,6 +19,10 @@ SOURCES = b"source/"
 SOURCE_TABLES = b"source_table/"
 SOURCE_SNAPSHOTS = b"source_snapshot/"
 SHADOWS = b"shadow/"
+USERS = b"user/"
+ROLES = b"role/"
+TOKENS = b"token/"
+GRANTS = b"grant/"
 SNAPSHOTS = b"snapshot/"
 ROUTE_BLOCKS = b"route_block/"
 _CHECKPOINTS = b"checkpoint/"
@@ -52,6 +56,7 @@ LAST_TABLE_ID = b"counter/table"
 LAST_VIEW_ID = b"counter/view"
 LAST_SOURCE_ID = b"counter/source"
 LAST_SHADOW_ID = b"counter/shadow"
+LAST_USER_ID = b"counter/user"
 NEXT_PRODUCER_ID = b"counter/producer"
 MESSAGE_ID_MARK = b"counter/message_id"
 
@@ -112,6 +117,23 @@ def source_table_key(table_id: TableId) -> bytes:
 
 def shadow_key(shadow_id: ShadowId) -> bytes:
     return SHADOWS + _ID.pack(shadow_id)
+
+
+def user_key(name: str) -> bytes:
+    return USERS + name.encode()
+
+
+def role_key(name: str) -> bytes:
+    return ROLES + name.encode()
+
+
+def token_key(token_id: str) -> bytes:
+    return TOKENS + token_id.encode()
+
+
+def grant_key(digest: bytes) -> bytes:
+    """Return the key of a grant, by a digest of all that it says: one that is made twice is there once."""
+    return GRANTS + digest
 
 
 def route_block_key(changes: TopicId) -> bytes:

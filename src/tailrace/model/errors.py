@@ -129,6 +129,67 @@ class TelemetryTooLargeError(LimitExceededError):
     http_status = 413
 
 
+class AuthenticationError(TailraceError):
+    """The client has not shown who it is: nothing, a wrong password, an expired token. It is not told which."""
+
+    kafka_code = 58
+    http_status = 401
+
+
+class UnsupportedMechanismError(InvalidRequestError):
+    """The server does not offer this mechanism of SASL, or not without TLS."""
+
+    kafka_code = 33
+
+
+class ForbiddenError(TailraceError):
+    """The principal of the request may not do that. Somebody with the right to do so must grant it."""
+
+    kafka_code = 31
+    http_status = 403
+    sqlstate = "42501"
+
+
+class TopicForbiddenError(ForbiddenError):
+    """The principal may not do that with the topic, which may exist or not."""
+
+    kafka_code = 29
+
+
+class GroupForbiddenError(ForbiddenError):
+    """The principal may not do that with the consumer group, which may exist or not."""
+
+    kafka_code = 30
+
+
+class TransactionalIdForbiddenError(ForbiddenError):
+    """The principal may not use the transactional id."""
+
+    kafka_code = 53
+
+
+class UnknownUserError(InvalidRequestError):
+    """There is no such user, role or token."""
+
+    kafka_code = 91
+    http_status = 404
+    sqlstate = "42704"
+
+
+class UserExistsError(TailraceError):
+    """A user or role of that name exists."""
+
+    kafka_code = 92
+    http_status = 409
+    sqlstate = "42710"
+
+
+class UnacceptableCredentialError(InvalidRequestError):
+    """The password or verifier can't be stored: it is empty, too long, or has too few or too many iterations."""
+
+    kafka_code = 93
+
+
 class ReservedTopicError(InvalidRequestError):
     """The topic belongs to the server. Only the server creates it, writes to it and deletes it."""
 

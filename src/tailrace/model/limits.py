@@ -300,6 +300,18 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Long SQL texts that wait to be parsed."""
     statements: int = 1_000
     """Statements of one SQL text."""
+    users: int = 10_000
+    """Users and roles."""
+    user_name_length: int = 255
+    """Bytes of the name of a user or role."""
+    user_roles: int = 100
+    """Roles that one user or role is a member of."""
+    password_bytes: int = 1_024
+    """Bytes of a password."""
+    tokens: int = 10_000
+    """Tokens of all users together."""
+    grants: int = 100_000
+    """Grants, which are also the ACLs of Kafka's clients."""
     parsed_texts: int = 1_000
     """Parsed SQL texts that are cached, each of up to 4 KiB."""
     idle_connection_seconds: int = 600

@@ -4,7 +4,6 @@ Changes are made one after another, because each is checked against all existing
 commit is durable, and a deletion when it is decided.
 """
 
-import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from itertools import chain
 from typing import Any, Protocol, TypeVar
@@ -17,6 +16,7 @@ from tailrace.broker import keys
 from tailrace.broker.commits import Change, Committer
 from tailrace.broker.topics.patterns import NO_TOPIC_ID, PatternTopics
 from tailrace.broker.topics.registry import LiveTopic, TopicRegistry, read_only_topic_error
+from tailrace.broker.turns import Turns
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import (
@@ -71,8 +71,7 @@ class Topics(TopicRegistry):
         self._check_droppable = check_droppable
         self._check_not_taken = check_free
         self._new_uuid = new_uuid
-        self._one_at_a_time = asyncio.Lock()
-        self._turns: set[asyncio.Task[Any]] = set()
+        self._turns = Turns()
 
     def load(self) -> None:
         """Read the topics from the store."""
@@ -107,7 +106,7 @@ class Topics(TopicRegistry):
         """Give the pattern a topic id, under which offsets of groups are stored, unless it has one."""
         live = self.patterns.find(name)
         if live is not None and live.topic.id == NO_TOPIC_ID:
-            await self._one_after_another(self._register_pattern(name))
+            await self._turns.run(self._register_pattern(name))
 
     async def create(
         self,
@@ -124,7 +123,7 @@ class Topics(TopicRegistry):
         topic is rejected.
         """
         _check_not_reserved(name, alias)
-        return await self._one_after_another(self._create(name, partitions, alias, options, must_be_new))
+        return await self._turns.run(self._create(name, partitions, alias, options, must_be_new))
 
     async def create_reserved(
         self,
@@ -136,20 +135,20 @@ class Topics(TopicRegistry):
         is_hidden: bool = False,
     ) -> Topic:
         """Create a reserved topic with one partition, and put the state that belongs to it in the same commit."""
-        return await self._one_after_another(self._create_new(name, 1, alias, options, state, is_hidden))
+        return await self._turns.run(self._create_new(name, 1, alias, options, state, is_hidden))
 
     async def reveal(self, topic_id: TopicId, state: Puts) -> Topic:
         """Make a hidden topic visible, and change the state that belongs to it in the same commit."""
         live = self._by_id[topic_id]
-        return await self._one_after_another(self._replace(live, msgspec.structs.replace(live.topic, is_hidden=False), state))
+        return await self._turns.run(self._replace(live, msgspec.structs.replace(live.topic, is_hidden=False), state))
 
     async def delete_hidden(self, topic_id: TopicId, state: Puts) -> Topic:
         """Delete a hidden topic, and change the state that belongs to it in the same commit."""
-        return await self._one_after_another(self._delete_live(self._by_id[topic_id], state))
+        return await self._turns.run(self._delete_live(self._by_id[topic_id], state))
 
     async def delete_reserved(self, name: str, state: Puts = (), dependent: DependentDeletion | None = None) -> Topic:
         """Delete a reserved topic, and change the state that belongs to it in the same commit."""
-        return await self._one_after_another(self._delete(name, state, dependent))
+        return await self._turns.run(self._delete(name, state, dependent))
 
     def check_name(self, name: str) -> None:
         """Raise what `create` would raise for this name."""
@@ -193,36 +192,24 @@ class Topics(TopicRegistry):
             raise InvalidPartitionsError(f"at least 1 partition can be added, not {more}")
         live = self.get(name)
         _check_not_reserved(live.topic.name)
-        return await self._one_after_another(self._add_partitions(live.topic.name, more))
+        return await self._turns.run(self._add_partitions(live.topic.name, more))
 
     async def alter(self, name: str, options: TopicOptions = NO_OPTIONS, *, alias: str | UnsetType | None = UNSET) -> Topic:
         """Change the given settings, and the alias if one is given; None removes the alias."""
-        return await self._one_after_another(self._alter(name, options, alias))
+        return await self._turns.run(self._alter(name, options, alias))
 
     async def delete(self, name: str, dependent: DependentDeletion | None = None) -> Topic:
         """Delete the topic with its records, committed offsets and all other state that belongs to it."""
         _check_not_reserved(self.get(name).topic.name)
-        return await self._one_after_another(self._delete(name, dependent=dependent))
+        return await self._turns.run(self._delete(name, dependent=dependent))
 
     async def run_alone(self, change: Coroutine[Any, Any, T]) -> T:
         """Run a change of something that shares the names of topics while no topic changes."""
-        return await self._one_after_another(change)
+        return await self._turns.run(change)
 
     def check_alias(self, name: str) -> None:
         """Raise if the name can't be that of something new: it is not valid, or it is taken."""
         self._check_free(name)
-
-    async def _one_after_another(self, change: Coroutine[Any, Any, T]) -> T:
-        """Run changes one after another, each to its end even if the caller is cancelled: the next one must see its result."""
-
-        async def turn() -> T:
-            async with self._one_at_a_time:
-                return await change
-
-        task = asyncio.ensure_future(turn())
-        self._turns.add(task)
-        task.add_done_callback(self._turns.discard)
-        return await asyncio.shield(task)
 
     async def _create(self, name: str, partitions: int, alias: str | None, options: TopicOptions, must_be_new: bool) -> Topic:
         if partitions < 1:

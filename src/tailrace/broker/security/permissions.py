@@ -1,0 +1,131 @@
+"""What principals may do: the checks that rules make before they act.
+
+Who is not granted an operation may not do it, a denial wins over every permission, and members of the role `admin` may do
+everything. With authentication off everybody may do everything, and grants have no effect.
+
+A topic of changes (`_changes.app.orders`) has no grants of its own: to read it needs `select` on its table.
+"""
+
+from collections.abc import Callable
+
+from tailrace.broker.security.grants import Grants
+from tailrace.broker.security.principals import current_principal
+from tailrace.broker.security.users import Users
+from tailrace.model.errors import ForbiddenError, GroupForbiddenError, TopicForbiddenError, TransactionalIdForbiddenError
+from tailrace.model.limits import Limits
+from tailrace.model.names import TopicPattern, parse_pattern, topic_form
+from tailrace.model.security import (
+    ADMIN_ROLE,
+    ANY_HOST,
+    ANY_NAME,
+    CLUSTER,
+    IMPLIED_BY,
+    Grant,
+    Operation,
+    Principal,
+    ResourceKind,
+)
+from tailrace.model.table import CHANGES_PREFIX
+
+_MAX_REMEMBERED = 100_000
+_WHOLE = frozenset(("all", "admin"))
+_ERRORS: dict[ResourceKind, type[ForbiddenError]] = {
+    "topic": TopicForbiddenError,
+    "group": GroupForbiddenError,
+    "queue": GroupForbiddenError,
+    "transactional_id": TransactionalIdForbiddenError,
+}
+
+
+class Permissions:
+    """Decides by the grants. Used on the event loop: a thread might remember what has just been revoked."""
+
+    def __init__(self, users: Users, grants: Grants, limits: Limits, *, is_on: bool) -> None:
+        self.is_on = is_on
+        """Whether principals are authenticated, and grants count."""
+        self._users = users
+        self._grants = grants
+        self._limits = limits
+        self._patterns: dict[str, TopicPattern] = {}
+        self._remembered: dict[tuple[Principal, Operation, ResourceKind, str], bool] = {}
+        self.observers: list[Callable[[], None]] = []
+        """Called whenever somebody's rights may have changed."""
+        users.observers.append(self._changed)
+        grants.observers.append(self._changed)
+
+    def require(self, operation: Operation, kind: ResourceKind, name: str = CLUSTER) -> None:
+        """Raise `ForbiddenError` unless the principal of the request may do this."""
+        if self.is_on and not self.allows(current_principal(), operation, kind, name):
+            raise forbidden(current_principal(), operation, kind, name)
+
+    def may(self, operation: Operation, kind: ResourceKind, name: str = CLUSTER) -> bool:
+        """Return whether the principal of the request may do this."""
+        return not self.is_on or self.allows(current_principal(), operation, kind, name)
+
+    def require_admin(self) -> None:
+        """Raise `ForbiddenError` unless the principal of the request may do everything."""
+        if self.is_on and not self.is_admin(current_principal()):
+            raise ForbiddenError(f"{current_principal().name!r} is no administrator; ask one, or have one GRANT admin TO you")
+
+    def is_admin(self, principal: Principal) -> bool:
+        return principal.is_server or ADMIN_ROLE in self._users.names_of(principal)
+
+    def allows(self, principal: Principal, operation: Operation, kind: ResourceKind, name: str) -> bool:
+        """Return whether a principal may do an operation on the resource of a name, which need not exist."""
+        if not self.is_on or principal.is_server:
+            return True
+        asked = (principal, operation, kind, name)
+        known = self._remembered.get(asked)
+        if known is None:
+            known = self._decide(principal, operation, kind, name)
+            if len(self._remembered) >= _MAX_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[asked] = known
+        return known
+
+    def _decide(self, principal: Principal, operation: Operation, kind: ResourceKind, name: str) -> bool:
+        names = self._users.names_of(principal)
+        if ADMIN_ROLE in names:
+            return True
+        if kind == "topic" and name.startswith(CHANGES_PREFIX):
+            if operation not in ("consume", "describe", "describe_configs"):
+                return False
+            operation, kind, name = ("select" if operation == "consume" else "describe"), "table", name[len(CHANGES_PREFIX) :]
+        elif kind == "table":
+            name = topic_form(name)
+        enough = _WHOLE | {operation} | IMPLIED_BY.get(operation, frozenset())
+        is_allowed = False
+        for each in names:
+            for one in self._grants.of(each):
+                if one.kind != kind or one.host not in (ANY_HOST, principal.host) or not self._covers(one, name):
+                    continue
+                if one.is_denied:
+                    if one.operation in _WHOLE or one.operation == operation:
+                        return False
+                elif one.operation in enough:
+                    is_allowed = True
+        return is_allowed
+
+    def _covers(self, grant: Grant, name: str) -> bool:
+        """Return whether a grant names a resource. Tables are compared by the names of their topics."""
+        named = topic_form(grant.name) if grant.kind == "table" and grant.name != ANY_NAME else grant.name
+        if grant.pattern == "literal":
+            return named in (ANY_NAME, name)
+        if grant.pattern == "prefixed":
+            return name.startswith(named)
+        pattern = self._patterns.get(grant.name)
+        if pattern is None:
+            pattern = self._patterns[grant.name] = parse_pattern(grant.name, self._limits)
+        return pattern.matches(name)
+
+    def _changed(self) -> None:
+        self._remembered.clear()
+        for observer in self.observers:
+            observer()
+
+
+def forbidden(principal: Principal, operation: Operation, kind: ResourceKind, name: str) -> ForbiddenError:
+    what = "the cluster" if kind == "cluster" else f"{kind.replace('_', ' ')} {name!r}"
+    return _ERRORS.get(kind, ForbiddenError)(
+        f"{principal.name!r} may not {operation.replace('_', ' ')} {what}; have an administrator grant it"
+    )
