@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.security.settings import SecuritySettings
 from tailrace.broker.settings import BrokerSettings
 from tailrace.kafka.cluster import KafkaSettings
 from tailrace.log.kernel_hints import keep_freed_memory
@@ -68,6 +69,7 @@ class Server:
         durability: Durability,
         broker: BrokerSettings,
         kafka_settings: KafkaSettings,
+        security: SecuritySettings,
         limits: Limits,
         clock: Clock,
         accept_loss_after: int | None = None,
@@ -81,6 +83,7 @@ class Server:
         self._durability = durability
         self._broker = broker
         self._kafka_settings = kafka_settings
+        self._security = security
         self._limits = limits
         self._clock = clock
         self._accept_loss_after = accept_loss_after
@@ -124,7 +127,7 @@ class Server:
         from tailrace.sql.lazy_engine import LazySqlEngine
 
         limits = self._limits
-        broker = Broker(opened.store, self._clock, limits, self._broker)
+        broker = Broker(opened.store, self._clock, limits, self._broker, self._security)
         await broker.start()
         try:
             sql = await LazySqlEngine.open(self._folder, broker, self._clock, limits)

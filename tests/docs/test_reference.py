@@ -30,6 +30,7 @@ from tailrace.api.sql import SqlBody
 from tailrace.api.tables import AddRouteBody
 from tailrace.api.topics import ChangeTopicBody, CreateTopicBody
 from tailrace.broker.broker import Broker
+from tailrace.broker.security.settings import SecuritySettings
 from tailrace.broker.settings import BrokerSettings
 from tailrace.cli.commands import build_app
 from tailrace.cli.errors import ExitCode
@@ -87,6 +88,7 @@ def test_every_setting_is_documented_with_its_default() -> None:
             ("pipeline", PipelineSection),
             ("broker", BrokerSettings),
             ("kafka", KafkaSettings),
+            ("security", SecuritySettings),
         )
         for field in msgspec.structs.fields(shape)
     }

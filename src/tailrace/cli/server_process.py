@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from tailrace.cli.errors import ExitCode, storage_failures
+from tailrace.cli.log_format import LogFormat
 from tailrace.cli.status_lines import print_error, print_status
 from tailrace.model.commit import Durability
 
@@ -32,6 +33,12 @@ _FLAGS_WITH_VALUE = {
     "--durability": "durability",
     "--config": "config",
     "--accept-loss-after": "accept_loss_after",
+    "--log-format": "log_format",
+}
+_FLAGS_WITHOUT_VALUE = {
+    "--allow-remote": "allow_remote",
+    "--no-authentication": "no_authentication",
+    "--no-tls": "no_tls",
 }
 
 
@@ -45,6 +52,9 @@ class ServeFlags(NamedTuple):
     durability: Durability | None = None
     config: str | None = None
     allow_remote: bool = False
+    no_authentication: bool = False
+    no_tls: bool = False
+    log_format: LogFormat | None = None
     accept_loss_after: int | None = None
 
 
@@ -60,8 +70,8 @@ def read_plain_flags(arguments: Sequence[str]) -> ServeFlags | None:
     words = iter(arguments[1:])
     for word in words:
         flag, has_value, value = word.partition("=")
-        if word == "--allow-remote":
-            name: str = "allow_remote"
+        if word in _FLAGS_WITHOUT_VALUE:
+            name = _FLAGS_WITHOUT_VALUE[word]
             read: str | int | bool | None = True
         elif flag in _FLAGS_WITH_VALUE:
             name = _FLAGS_WITH_VALUE[flag]
@@ -82,6 +92,8 @@ def _plain_value(name: str, text: str) -> str | int | None:
         return int(text) if text.isascii() and text.isdecimal() else None
     if name == "durability":
         return text if text in get_args(Durability) else None
+    if name == "log_format":
+        return text if text in get_args(LogFormat) else None
     return text
 
 
@@ -104,6 +116,9 @@ def run_server(flags: ServeFlags) -> None:
             advertise=flags.advertise,
             durability=flags.durability,
             allow_remote=flags.allow_remote,
+            no_authentication=flags.no_authentication,
+            no_tls=flags.no_tls,
+            log_format=flags.log_format,
         ),
         flags.accept_loss_after,
     )
@@ -131,6 +146,7 @@ def _run(settings: "ServerSettings", accept_loss_after: int | None) -> None:
         durability=settings.durability,
         broker=settings.broker,
         kafka_settings=settings.kafka_settings,
+        security=settings.security,
         limits=settings.limits,
         clock=SystemClock(),
         accept_loss_after=accept_loss_after,
