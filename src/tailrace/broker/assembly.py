@@ -90,7 +90,14 @@ class Services:
         self.authenticator = Authenticator(self.users, self.threads, clock, limits)
         self.regular_expressions = RegularExpressions(self.threads, limits)
         self.topics = Topics(
-            store, self.committer, clock, limits, self._partition_deleted, self._check_droppable, self._check_free
+            store,
+            self.committer,
+            clock,
+            limits,
+            self.permissions,
+            self._partition_deleted,
+            self._check_droppable,
+            self._check_free,
         )
         self._stable = StableOffsets()
         self._aborted = AbortedTransactions(store)
@@ -110,6 +117,7 @@ class Services:
         self.payload_expansion = PayloadExpansion(store, self.payload_references, limits)
         self.reader = Reader(store, self.payload_expansion, self.threads)
         self.waiting_fetches = WaitingFetches(self._stable, limits)
+        self.permissions.observers.append(self.waiting_fetches.wake_all)
         self.unchecked = UncheckedBatches(store, self.threads, limits)
         self.fetcher = Fetcher(
             store, self.reader, self.topics, self._stable, self._aborted, self.waiting_fetches, self.unchecked, limits
@@ -129,7 +137,7 @@ class Services:
         self.group_registry = GroupRegistry(names, limits)
         subscribed = SubscribedTopics(self.topics, self.regular_expressions)
         self.consumer_groups = ConsumerGroupCoordinator(
-            store, self.committer, self.group_registry, names, subscribed, clock, limits
+            store, self.committer, self.group_registry, names, subscribed, self.permissions, clock, limits
         )
         self.groups = GroupCoordinator(
             store,
@@ -138,11 +146,12 @@ class Services:
             self.consumer_groups,
             self.offsets,
             names,
+            self.permissions,
             clock,
             limits,
             self._settings,
         )
-        self.group_removal = GroupRemoval(self.group_registry, self.offsets, names, clock, self._settings)
+        self.group_removal = GroupRemoval(self.group_registry, self.offsets, names, self.permissions, clock, self._settings)
         self.consumers = Consumers(
             self.topics,
             self.positions,
@@ -155,7 +164,7 @@ class Services:
 
     def _build_transactions_and_publishing(self) -> None:
         store, clock, limits = self.store, self._clock, self._limits
-        self.producers = Producers(store, self.committer, clock, limits)
+        self.producers = Producers(store, self.committer, self.permissions, clock, limits)
         self.publishers = Publishers(store, self.committer, clock, limits)
         self.transaction_services = Transactions(
             store,
@@ -197,11 +206,19 @@ class Services:
         self.queues = Queues(store, self.committer, self.topics, self.committed_reader, self._context, clock, limits)
         self.redrives = Redrives(self._context, self.committer, self.committed_reader)
         tail = SubscriptionTail(store, self.committer, self.topics, limits)
-        self.subscriptions = Subscriptions(store, self.reader, tail, self._stable, self._aborted, self.answers, limits)
+        self.subscriptions = Subscriptions(
+            store, self.reader, tail, self._stable, self._aborted, self.answers, self.permissions, limits
+        )
         self.watched_patterns = WatchedPatterns(store, self.topics, self.subscriptions, tail, self.waiting_fetches, limits)
         self.pattern_positions = PatternPositions(store, self.watched_patterns, self.positions, self._stable, self.threads)
         self.fetcher.patterns = PatternReader(
-            self.watched_patterns, self.pattern_positions, self.subscriptions, tail, self.unchecked, limits
+            self.watched_patterns,
+            self.pattern_positions,
+            self.subscriptions,
+            tail,
+            self.unchecked,
+            self.permissions,
+            limits,
         )
 
     def _build_tables_and_routes(self) -> None:
@@ -224,7 +241,9 @@ class Services:
         self.routes = Routes(store, self.committer, self.topics, self.snapshots, clock, limits, self._context.arrived)
         self.sources = Sources(store, self.committer, self.topics, self.routes, clock, limits)
         self.source_snapshots = SourceSnapshots(store, self.committer, self.topics, self.sources, clock, limits)
-        self.captured = CapturedTransactions(self.committer, self._context, self.threads, self.staged_writes, self.sources)
+        self.captured = CapturedTransactions(
+            self.committer, self._context, self.threads, self.staged_writes, self.pipelines, self.sources
+        )
         self.routing = Routing(
             store, self.committer, self.threads, self.fetcher, self.topics, self.routes, self.pipelines, self._stable
         )

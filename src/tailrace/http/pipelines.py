@@ -32,7 +32,7 @@ from tailrace.model.errors import UnknownTopicError
 from tailrace.model.fetch import AtTime, Isolation
 from tailrace.model.limits import Limits
 from tailrace.model.names import parse_pattern
-from tailrace.model.pipeline import Lease, MarkMove, PipelineStatus
+from tailrace.model.pipeline import ROUTER, Lease, MarkMove, PipelineStatus
 from tailrace.model.route import Route
 
 _BYTES = "application/octet-stream"
@@ -66,6 +66,7 @@ class PipelineEndpoints(Controller):
 
     @get("/{name:str}/marks")
     async def marks(self, name: FromPath[str], broker: NamedDependency[Broker]) -> MarksResponse:
+        broker.pipelines.require(name, "describe")
         return MarksResponse(broker.pipelines.marks(name))
 
     @get("/router/routes")
@@ -92,6 +93,7 @@ class PipelineEndpoints(Controller):
 
     @get("/router/realtime")
     async def realtime_progress(self, broker: NamedDependency[Broker]) -> RealtimeProgress:
+        broker.pipelines.require(ROUTER)
         totals = broker.intake.totals
         return RealtimeProgress(
             broker.intake.version, broker.routing.lag(), totals.changes, totals.records, totals.dead_letters
@@ -135,6 +137,8 @@ class BatchEndpoints(Controller):
     @post("/offsets", status_code=200)
     async def offsets(self, body: RawBody, broker: NamedDependency[Broker], limits: NamedDependency[Limits]) -> OffsetsResponse:
         parsed = read_body(body, OffsetsBody)
+        for name in (*parsed.topics, *(parsed.beyond or ())):
+            broker.topics.require("describe", name)
         if parsed.beyond and parsed.wait_ms:
             await broker.fetcher.await_growth(parsed.beyond, parsed.wait_ms)
         start = AtTime(parsed.at) if isinstance(parsed.at, int) else parsed.at
@@ -142,7 +146,7 @@ class BatchEndpoints(Controller):
         topics = [broker.topics.get(name).topic for name in parsed.topics]
         if parsed.pattern is not None:
             pattern = parse_pattern(parsed.pattern, limits)
-            topics += [live.topic for live in broker.topics if pattern.matches(live.topic.name)]
+            topics += [live.topic for live in broker.topics.visible() if pattern.matches(live.topic.name)]
         for topic in topics:
             offsets = [
                 await broker.positions.resolve(topic.name, number, start, isolation=Isolation.READ_COMMITTED)

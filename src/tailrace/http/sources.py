@@ -109,7 +109,7 @@ class SourceEndpoints(Controller):
     async def stage(
         self, name: FromPath[str], stage: FromPath[str], part: FromPath[int], body: RawBody, broker: NamedDependency[Broker]
     ) -> None:
-        await broker.pipelines.stage(broker.sources.get(name).writer, stage, part, body)
+        await broker.captured.stage(broker.sources.get(name), stage, part, body)
 
     @post("/{name:str}/large", status_code=200)
     async def write_large(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> PublishStagesResponse:

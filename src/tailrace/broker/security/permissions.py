@@ -62,6 +62,18 @@ class Permissions:
         """Return whether the principal of the request may do this."""
         return not self.is_on or self.allows(current_principal(), operation, kind, name)
 
+    def require_publish_somewhere(self) -> None:
+        """Raise `ForbiddenError` unless the principal may publish to a topic, whichever, or has `idempotent_write`."""
+        principal = current_principal()
+        if not self.is_on or self.allows(principal, "idempotent_write", "cluster", CLUSTER):
+            return
+        asked: tuple[Principal, Operation, ResourceKind, str] = (principal, "idempotent_write", "topic", ANY_NAME)
+        known = self._remembered.get(asked)
+        if known is None:
+            known = self._remembered[asked] = self._may_publish_somewhere(principal)
+        if not known:
+            raise forbidden(principal, "idempotent_write", "cluster", CLUSTER)
+
     def require_admin(self) -> None:
         """Raise `ForbiddenError` unless the principal of the request may do everything."""
         if self.is_on and not self.is_admin(current_principal()):
@@ -106,6 +118,17 @@ class Permissions:
                     is_allowed = True
         return is_allowed
 
+    def _may_publish_somewhere(self, principal: Principal) -> bool:
+        """Return whether some grant to publish is not covered as a whole by a denial."""
+        found = [
+            one
+            for each in self._users.names_of(principal)
+            for one in self._grants.of(each)
+            if one.kind == "topic" and one.host in (ANY_HOST, principal.host) and one.operation in {"publish", *_WHOLE}
+        ]
+        denied = [one for one in found if one.is_denied]
+        return any(not one.is_denied and not any(_covers_all(denial, one) for denial in denied) for one in found)
+
     def _covers(self, grant: Grant, name: str) -> bool:
         """Return whether a grant names a resource. Tables are compared by the names of their topics."""
         named = topic_form(grant.name) if grant.kind == "table" and grant.name != ANY_NAME else grant.name
@@ -122,6 +145,13 @@ class Permissions:
         self._remembered.clear()
         for observer in self.observers:
             observer()
+
+
+def _covers_all(denial: Grant, grant: Grant) -> bool:
+    """Return whether a denial takes away everything that a grant names. Of patterns only equal ones are compared."""
+    if (denial.name, denial.pattern) in ((grant.name, grant.pattern), (ANY_NAME, "literal")):
+        return True
+    return denial.pattern == "prefixed" and grant.pattern != "pattern" and grant.name.startswith(denial.name)
 
 
 def forbidden(principal: Principal, operation: Operation, kind: ResourceKind, name: str) -> ForbiddenError:

@@ -62,6 +62,7 @@ class Sources:
         self._store = store
         self._committer = committer
         self._topics = topics
+        self._permissions = topics.permissions
         self._routes = routes
         self._clock = clock
         self._limits = limits
@@ -98,10 +99,17 @@ class Sources:
         return self._by_name.get(name.lower())
 
     def get(self, name: str) -> Source:
+        """Return a source to somebody who changes or captures it, which needs `alter` or `drop` on it, or `cluster_action`."""
+        if not self._permissions.may("cluster_action", "cluster") and not self._permissions.may("drop", "source", name):
+            self._permissions.require("alter", "source", name)
         source = self.find(name)
         if source is None:
-            raise UnknownSourceError(f"there is no source {name!r}{did_you_mean(name, [one.name for one in self])}")
+            raise UnknownSourceError(f"there is no source {name!r}{did_you_mean(name, [one.name for one in self.visible()])}")
         return source
+
+    def visible(self) -> list[Source]:
+        """Return the sources that the principal of the request may describe, by name."""
+        return [source for source in self if self._permissions.may("describe", "source", source.name)]
 
     def tables_of(self, source: Source) -> list[SourceTable]:
         """Return the tables of a source by name."""
@@ -128,6 +136,7 @@ class Sources:
     async def create(self, draft: Source) -> Source:
         """Create a source. It is captured from then on."""
         name = draft.name
+        self._permissions.require("create", "source", name)
         if len(self) >= self._limits.sources:
             raise LimitExceededError(f"there are {len(self)} sources, as many as sources allows; drop one first")
         if "." in name or is_reserved(f"{name}."):
@@ -154,6 +163,7 @@ class Sources:
 
     def check_new(self, name: str) -> None:
         """Raise the error that `create` would raise because of what has the name already."""
+        self._permissions.require("create", "source", name)
         if self.find(name) is not None:
             raise SourceExistsError(f"source {name!r} already exists")
 
@@ -198,6 +208,7 @@ class Sources:
 
     async def drop(self, name: str, *, cascade: bool = False) -> Source:
         """Delete a source, its tables and their changes. With `cascade`, routes from its tables are dropped too."""
+        self._permissions.require("drop", "source", name)
         source = self.get(name)
         tables = self.tables_of(source)
         if not cascade:
@@ -275,8 +286,8 @@ class Sources:
         self._captures.note_exit(source.id, why)
 
     def statuses(self) -> list[SourceStatus]:
-        """Return the status of each source."""
-        return [self._status(source) for source in self]
+        """Return the status of each source that the principal of the request may describe."""
+        return [self._status(source) for source in self.visible()]
 
     def _status(self, source: Source) -> SourceStatus:
         report, owner, seen_ms = self._captures.status(source.id, "capture")
