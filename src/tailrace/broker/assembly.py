@@ -5,6 +5,8 @@ broker" in `pyproject.toml`). Where a lower service has to tell a higher one tha
 functions at the end of `Services`.
 """
 
+from collections.abc import Awaitable, Sequence
+
 from tailrace.broker.commits import Committer
 from tailrace.broker.compaction import Compaction
 from tailrace.broker.groups.consumer_coordinator import ConsumerGroupCoordinator
@@ -42,9 +44,12 @@ from tailrace.broker.retention import Retention
 from tailrace.broker.routes.intake import RouteIntake
 from tailrace.broker.routes.routes import Routes, Snapshots
 from tailrace.broker.routes.routing import Routing
+from tailrace.broker.security.audit import Audit
 from tailrace.broker.security.authentication import Authenticator
 from tailrace.broker.security.grants import Grants
+from tailrace.broker.security.oidc import OidcTokens
 from tailrace.broker.security.permissions import Permissions
+from tailrace.broker.security.quotas import Quotas
 from tailrace.broker.security.settings import SecuritySettings
 from tailrace.broker.security.users import Users
 from tailrace.broker.settings import BrokerSettings
@@ -69,6 +74,9 @@ from tailrace.broker.transactions.transactions import Transactions
 from tailrace.model.clock import Clock
 from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.limits import Limits
+from tailrace.model.record import Message
+from tailrace.model.security import AUDIT_TOPIC
+from tailrace.model.topic import TopicOptions
 from tailrace.store.contract import Store
 
 
@@ -88,6 +96,9 @@ class Services:
         self.users = Users(store, self.committer, self.threads, clock, limits, self.grants)
         self.permissions = Permissions(self.users, self.grants, limits, is_on=security.authentication == "required")
         self.authenticator = Authenticator(self.users, self.threads, clock, limits)
+        self.oidc = OidcTokens(security, self.users, self.authenticator, clock, limits)
+        self.quotas = Quotas(store, self.committer, clock, limits, self.grants.turns)
+        self._build_audit(security)
         self.regular_expressions = RegularExpressions(self.threads, limits)
         self.topics = Topics(
             store,
@@ -108,6 +119,23 @@ class Services:
         self._build_tables_and_routes()
         self._build_retention()
         self.jobs = BackgroundJobs(tuple(self._background_jobs()))
+
+    def _build_audit(self, security: SecuritySettings) -> None:
+        def write(values: Sequence[bytes]) -> Awaitable[object]:
+            return self.publisher.publish([Message(AUDIT_TOPIC, value) for value in values], by_server=True)
+
+        async def create_topic() -> None:
+            options = TopicOptions(retention_seconds=security.audit_retention_seconds)
+            if self.topics.find(AUDIT_TOPIC) is None:
+                await self.topics.create_reserved(AUDIT_TOPIC, options=options)
+            else:
+                await self.topics.alter(AUDIT_TOPIC, options)
+
+        is_on = security.authentication == "required"
+        self.audit = Audit(self._clock, self._limits, is_on=is_on, create_topic=create_topic, write=write)
+        self.permissions.on_denial = self.audit.denied
+        self.authenticator.on_failure = self.audit.login_failed
+        self.users.on_change = self.grants.on_change = self.quotas.on_change = self.audit.changed
 
     def _build_payloads_and_reading(self) -> None:
         store, limits = self.store, self._limits

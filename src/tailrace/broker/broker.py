@@ -40,6 +40,7 @@ class Broker(Services):
         self.committer.start()
         self.grants.load()
         self.users.load()
+        self.quotas.load()
         self.topics.load()
         self.payload_references.load()
         self.tables.load()
@@ -64,6 +65,7 @@ class Broker(Services):
         self.cluster_id = await load_cluster_id(self.store, self.committer, uuid4)
         self.cut_overs.start()
         self.snowflakes.start_after(int.from_bytes(self.store.get(keys.MESSAGE_ID_MARK) or b""))
+        await self.audit.start()
         self.jobs.start()
 
     async def close(self) -> None:
@@ -79,6 +81,8 @@ class Broker(Services):
         self.consumer_groups.close()
         await self.queues.close()
         await self.pipelines.close()
+        await self.oidc.close()
+        await self.audit.close()
         await self.appender.close()
         await self.committer.close()
         self.threads.close()

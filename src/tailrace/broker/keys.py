@@ -23,6 +23,7 @@ USERS = b"user/"
 ROLES = b"role/"
 TOKENS = b"token/"
 GRANTS = b"grant/"
+QUOTAS = b"quota/"
 SNAPSHOTS = b"snapshot/"
 ROUTE_BLOCKS = b"route_block/"
 _CHECKPOINTS = b"checkpoint/"
@@ -134,6 +135,11 @@ def token_key(token_id: str) -> bytes:
 def grant_key(digest: bytes) -> bytes:
     """Return the key of a grant, by a digest of all that it says: one that is made twice is there once."""
     return GRANTS + digest
+
+
+def quota_key(digest: bytes) -> bytes:
+    """Return the key of the quotas of a user or client, by a digest of its names."""
+    return QUOTAS + digest
 
 
 def route_block_key(changes: TopicId) -> bytes:

@@ -142,6 +142,12 @@ class UnsupportedMechanismError(InvalidRequestError):
     kafka_code = 33
 
 
+class IllegalSaslStateError(InvalidRequestError):
+    """A Kafka client sends a request of SASL that does not belong there, or one that needs a login without any."""
+
+    kafka_code = 34
+
+
 class ForbiddenError(TailraceError):
     """The principal of the request may not do that. Somebody with the right to do so must grant it."""
 
@@ -188,6 +194,19 @@ class UnacceptableCredentialError(InvalidRequestError):
     """The password or verifier can't be stored: it is empty, too long, or has too few or too many iterations."""
 
     kafka_code = 93
+
+
+class QuotaExceededError(TailraceError):
+    """The user or client has used up its quota, or has as many connections or transactions as it may. Try again later."""
+
+    kafka_code = 89
+    http_status = 429
+    retriable = True
+    sqlstate = "53400"
+
+    def __init__(self, message: str, retry_after_seconds: float) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class ReservedTopicError(InvalidRequestError):
@@ -578,6 +597,12 @@ class UnsupportedSqlError(SqlError):
     """The statement, clause or function exists but is not allowed here."""
 
     default_sqlstate = "0A000"
+
+
+class SqlForbiddenError(ForbiddenError, SqlError):
+    """The principal may not run the statement on what it names, which may exist or not."""
+
+    default_sqlstate = "42501"
 
 
 class QueryLimitError(SqlError):

@@ -39,6 +39,8 @@ ANY_NAME = "*"
 ANY_HOST = "*"
 EVERYBODY = "*"
 """The name of the principal that a grant to everybody has."""
+AUDIT_TOPIC = "_audit"
+"""The topic of the audit, which only the server writes."""
 ADMIN_ROLE = "admin"
 """The role that exists in every log. Its members may do everything."""
 

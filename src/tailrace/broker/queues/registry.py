@@ -15,7 +15,6 @@ from tailrace.broker.commits import Change, Committer
 from tailrace.broker.queues.dead_letters import is_dead_letter_topic
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import OpenRecordCounter, ShareState, decode_state
-from tailrace.broker.security.permissions import forbidden
 from tailrace.broker.topics.matching import TopicMatcher
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.broker.topics.topics import Topics
@@ -68,7 +67,7 @@ class MatchingTopics:
     def require(self) -> None:
         """Raise `TopicForbiddenError` if the pattern is a name, and its consumer may not consume the topic."""
         if self._pattern.is_literal and not self._topics.allows(self._consumer, "consume", self._pattern.text):
-            raise forbidden(self._consumer, "consume", "topic", self._pattern.text)
+            raise self._topics.permissions.refusal(self._consumer, "consume", "topic", self._pattern.text)
 
     def _is_allowed(self, live: LiveTopic) -> bool:
         permissions = self._topics.permissions

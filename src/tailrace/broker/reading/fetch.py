@@ -14,7 +14,6 @@ from tailrace.broker.isolation import AbortedTransactions, StableOffsets
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.reader import ReadAt, Reader
 from tailrace.broker.reading.unchecked import UncheckedBatches
-from tailrace.broker.security.permissions import forbidden
 from tailrace.broker.security.principals import current_principal
 from tailrace.broker.topics.patterns import PatternTopic
 from tailrace.broker.topics.registry import LiveTopic
@@ -132,7 +131,7 @@ class Fetcher:
     def _target(self, request: PartitionFetch, reader: Principal) -> "_Target":
         try:
             if self._permissions.is_on and not self._topics.allows(reader, "consume", request.topic):
-                raise forbidden(reader, "consume", "topic", request.topic)
+                raise self._permissions.refusal(reader, "consume", "topic", request.topic)
             live = self._topics.find(request.topic)
             if live is None:
                 pattern = self._topics.patterns.find(request.topic)
@@ -190,7 +189,7 @@ class Fetcher:
         """Return the target, or its rejection if its reader may not consume the topic any more."""
         if not isinstance(target, _FetchTarget) or self._topics.allows(reader, "consume", target.request.topic):
             return target
-        return rejected(target.request, forbidden(reader, "consume", "topic", target.request.topic))
+        return rejected(target.request, self._permissions.refusal(reader, "consume", "topic", target.request.topic))
 
     async def _read_all(self, targets: "Sequence[_Target]", terms: "_Terms") -> tuple[list[PartitionBatches], int]:
         answers = []

@@ -12,7 +12,7 @@ from tailrace.model.commit import Changes
 from tailrace.model.errors import InvalidRequestError, LimitExceededError
 from tailrace.model.limits import Limits
 from tailrace.model.names import parse_pattern
-from tailrace.model.security import CLUSTER, OPERATIONS_ON, Grant
+from tailrace.model.security import ANY_HOST, CLUSTER, OPERATIONS_ON, Grant
 from tailrace.store.contract import Store
 
 Puts = Sequence[tuple[bytes, bytes | None]]
@@ -26,6 +26,8 @@ class Grants:
         """Those of all changes of users, roles and grants."""
         self.observers: list[Callable[[], None]] = []
         """Called whenever grants have changed."""
+        self.on_change: Callable[[str, str], None] = lambda what, resource: None
+        """Called with what was changed, for the audit."""
         self._store = store
         self._committer = committer
         self._limits = limits
@@ -61,6 +63,8 @@ class Grants:
                 check_grant(one, self._limits)
             puts = [(key, msgspec.msgpack.encode(one)) for key, one in new.items()]
             await self._commit(puts, lambda: self._by_key.update(new))
+            for one in new.values():
+                self.on_change("grant", described(one))
 
         await self.turns.run(change())
 
@@ -75,6 +79,8 @@ class Grants:
                     del self._by_key[key]
 
             await self._commit([(key, None) for key in found], removed)
+            for one in found.values():
+                self.on_change("revoke", described(one))
             return list(found.values())
 
         return await self.turns.run(change())
@@ -106,6 +112,13 @@ class Grants:
         for one in self._by_key.values():
             by_principal.setdefault(one.principal, []).append(one)
         self._by_principal = by_principal
+
+
+def described(grant: Grant) -> str:
+    """Return what a grant says, for the audit."""
+    resource = grant.name if grant.pattern == "literal" else f"{grant.pattern} {grant.name}"
+    host = "" if grant.host == ANY_HOST else f" from {grant.host}"
+    return f"{'deny' if grant.is_denied else 'allow'} {grant.principal} {grant.operation} on {grant.kind} {resource}{host}"
 
 
 def check_grant(grant: Grant, limits: Limits) -> None:

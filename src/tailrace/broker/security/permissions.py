@@ -50,13 +50,15 @@ class Permissions:
         self._remembered: dict[tuple[Principal, Operation, ResourceKind, str], bool] = {}
         self.observers: list[Callable[[], None]] = []
         """Called whenever somebody's rights may have changed."""
+        self.on_denial: Callable[[Principal, str, str], None] = lambda principal, what, resource: None
+        """Called with who was denied what, for the audit."""
         users.observers.append(self._changed)
         grants.observers.append(self._changed)
 
     def require(self, operation: Operation, kind: ResourceKind, name: str = CLUSTER) -> None:
         """Raise `ForbiddenError` unless the principal of the request may do this."""
         if self.is_on and not self.allows(current_principal(), operation, kind, name):
-            raise forbidden(current_principal(), operation, kind, name)
+            raise self.refusal(current_principal(), operation, kind, name)
 
     def may(self, operation: Operation, kind: ResourceKind, name: str = CLUSTER) -> bool:
         """Return whether the principal of the request may do this."""
@@ -72,12 +74,30 @@ class Permissions:
         if known is None:
             known = self._remembered[asked] = self._may_publish_somewhere(principal)
         if not known:
-            raise forbidden(principal, "idempotent_write", "cluster", CLUSTER)
+            raise self.refusal(principal, "idempotent_write", "cluster", CLUSTER)
+
+    def describer(self) -> Callable[[ResourceKind, str], bool]:
+        """Return what tells in any thread whether the principal of the request may describe a resource."""
+        principal = current_principal()
+        known: dict[tuple[ResourceKind, str], bool] = {}
+
+        def may(kind: ResourceKind, name: str) -> bool:
+            if (kind, name) not in known:
+                known[kind, name] = not self.is_on or principal.is_server or self._decide(principal, "describe", kind, name)
+            return known[kind, name]
+
+        return may
 
     def require_admin(self) -> None:
         """Raise `ForbiddenError` unless the principal of the request may do everything."""
         if self.is_on and not self.is_admin(current_principal()):
+            self.on_denial(current_principal(), "administer", "")
             raise ForbiddenError(f"{current_principal().name!r} is no administrator; ask one, or have one GRANT admin TO you")
+
+    def refusal(self, principal: Principal, operation: Operation, kind: ResourceKind, name: str) -> ForbiddenError:
+        """Return the error for what a principal may not do, and note it in the audit."""
+        self.on_denial(principal, operation, kind if kind == "cluster" else f"{kind} {name}")
+        return forbidden(principal, operation, kind, name)
 
     def is_admin(self, principal: Principal) -> bool:
         return principal.is_server or ADMIN_ROLE in self._users.names_of(principal)

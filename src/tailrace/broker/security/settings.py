@@ -41,6 +41,8 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
     """The claim of a token that is the name of the principal."""
     oidc_roles_claim: str | None = None
     """The claim of a token that lists roles. Those that exist here are roles of the principal."""
+    audit_retention_seconds: int = 30 * 24 * 3600
+    """How long records of the audit are kept."""
 
 
 DEFAULT_SECURITY_SETTINGS = SecuritySettings()

@@ -67,6 +67,8 @@ class Users:
         self._tokens: dict[str, Token] = {}
         self.observers: list[Callable[[], None]] = []
         """Called whenever anything has changed here: what is remembered of principals is out of date."""
+        self.on_change: Callable[[str, str], None] = lambda what, resource: None
+        """Called with what was changed, for the audit."""
 
     def load(self) -> None:
         """Read everything from the store."""
@@ -119,9 +121,12 @@ class Users:
         return token_id in self._tokens
 
     def names_of(self, principal: Principal) -> frozenset[str]:
-        """Return the names whose grants count for a principal: its own, those of all its roles, and that of everybody."""
+        """Return the names whose grants count for a principal: its own, those of all its roles, and that of everybody.
+
+        A certificate or token may be for a name that is a role's here. That makes nobody a member of it.
+        """
         user = self._users.get(principal.name)
-        found = {principal.name, EVERYBODY}
+        found = {EVERYBODY} if principal.name in self._roles else {principal.name, EVERYBODY}
         waiting = [*principal.roles, *(() if user is None else user.roles)]
         while waiting:
             name = waiting.pop()
@@ -141,7 +146,8 @@ class Users:
 
         async def change() -> User:
             user = self.get(name)
-            return await self._put(msgspec.structs.replace(user, verifiers=verifiers, version=user.version + 1))
+            changed = msgspec.structs.replace(user, verifiers=verifiers, version=user.version + 1)
+            return await self._put(changed, what="set password" if verifiers else "remove password")
 
         return await self._turns.run(change())
 
@@ -154,7 +160,7 @@ class Users:
                 return await self._create(name, (verifier,))
             others = tuple(one for one in user.verifiers if one.mechanism != verifier.mechanism)
             changed = msgspec.structs.replace(user, verifiers=(*others, verifier), version=user.version + 1)
-            return await self._put(changed)
+            return await self._put(changed, what="set password")
 
         return await self._turns.run(change())
 
@@ -164,7 +170,8 @@ class Users:
             left = tuple(one for one in user.verifiers if one.mechanism != mechanism)
             if left == user.verifiers:
                 raise UnknownUserError(f"user {name!r} has no password for {mechanism}")
-            return await self._put(msgspec.structs.replace(user, verifiers=left, version=user.version + 1))
+            changed = msgspec.structs.replace(user, verifiers=left, version=user.version + 1)
+            return await self._put(changed, what="remove password")
 
         return await self._turns.run(change())
 
@@ -187,13 +194,14 @@ class Users:
                 *self._grants.removal_of(name),
             )
             await self._commit(puts, dropped)
+            self.on_change("drop user", name)
 
         await self._turns.run(change())
 
     async def create_role(self, name: str) -> Role:
         async def change() -> Role:
             self._check_new(name)
-            return await self._put(Role(name=name, created_ms=self._clock.now_ms()))
+            return await self._put(Role(name=name, created_ms=self._clock.now_ms()), what="create role")
 
         return await self._turns.run(change())
 
@@ -215,6 +223,7 @@ class Users:
 
             puts = ((keys.role_key(name), None), *map(_stored, members), *self._grants.removal_of(name))
             await self._commit(puts, dropped)
+            self.on_change("drop role", name)
 
         await self._turns.run(change())
 
@@ -233,7 +242,7 @@ class Users:
                     f"{member!r} is a member of {len(found.roles)} roles, as many as user_roles allows"
                     f" ({self._limits.user_roles})"
                 )
-            await self._put(msgspec.structs.replace(found, roles=(*found.roles, role)))
+            await self._put(msgspec.structs.replace(found, roles=(*found.roles, role)), what=f"grant role {role}")
 
         await self._turns.run(change())
 
@@ -242,7 +251,7 @@ class Users:
             self.get_role(role)
             found = self._member(member)
             if role in found.roles:
-                await self._put(_without(found, role))
+                await self._put(_without(found, role), what=f"revoke role {role}")
 
         await self._turns.run(change())
 
@@ -267,6 +276,7 @@ class Users:
                 self._tokens[token.id] = token
 
             await self._commit(((keys.token_key(token.id), msgspec.msgpack.encode(token)),), created)
+            self.on_change("create token", f"{token.id} of {user}")
             return NewToken(token, f"{_TOKEN_PREFIX}_{token.id}_{secret}")
 
         return await self._turns.run(change())
@@ -281,6 +291,7 @@ class Users:
                 del self._tokens[token_id]
 
             await self._commit(((keys.token_key(token_id), None),), dropped)
+            self.on_change("drop token", f"{token_id} of {token.user}")
             return token
 
         return await self._turns.run(change())
@@ -302,10 +313,12 @@ class Users:
             roles=tuple(dict.fromkeys(roles)),
             created_ms=self._clock.now_ms(),
         )
-        return await self._put(user, (keys.LAST_USER_ID, number.to_bytes(4)))
+        return await self._put(user, (keys.LAST_USER_ID, number.to_bytes(4)), what="create user")
 
-    async def _put(self, one: M, *more: tuple[bytes, bytes | None]) -> M:
+    async def _put(self, one: M, *more: tuple[bytes, bytes | None], what: str) -> M:
+        """Store a user or role. `what` says for the audit what this changes."""
         await self._commit((_stored(one), *more), lambda: self._enter(one))
+        self.on_change(what, one.name)
         return one
 
     async def _commit(self, puts: Puts, done: Callable[[], None]) -> None:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from tailrace.broker.isolation import AbortedTransactions, StableOffsets
 from tailrace.broker.reading.answers import AnswerMemory, ReadAnswer
 from tailrace.broker.reading.reader import Reader
-from tailrace.broker.security.permissions import Permissions, forbidden
+from tailrace.broker.security.permissions import Permissions
 from tailrace.broker.security.principals import current_principal
 from tailrace.broker.subscriptions.shared_batch import BatchVisibility, SharedBatch
 from tailrace.broker.subscriptions.tail import SubscribedPattern, SubscriptionTail, Waiters
@@ -216,7 +216,7 @@ class Subscription:
         """Raise `TopicForbiddenError` if the pattern names one topic, and its subscriber may not consume that."""
         pattern = self._subscribed.pattern
         if self._shared.permissions.is_on and pattern.is_literal and not self._subscribed.may_consume(self._subscriber):
-            raise forbidden(self._subscriber, "consume", "topic", pattern.text)
+            raise self._shared.permissions.refusal(self._subscriber, "consume", "topic", pattern.text)
 
     async def read(self, wait_seconds: float, answer: ReadAnswer | None = None) -> Sequence[EventBatch]:
         """Return the next few events, or nothing if none came in time. Raises once the broker closes.

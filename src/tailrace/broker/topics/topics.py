@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from tailrace.broker import keys
 from tailrace.broker.commits import Change, Committer
-from tailrace.broker.security.permissions import Permissions, forbidden
+from tailrace.broker.security.permissions import Permissions
 from tailrace.broker.security.principals import current_principal
 from tailrace.broker.topics.patterns import NO_TOPIC_ID, PatternTopics
 from tailrace.broker.topics.registry import LiveTopic, TopicRegistry, read_only_topic_error
@@ -92,7 +92,7 @@ class Topics(TopicRegistry):
         Whether the topic exists makes no difference. Everybody may read a pattern: what is read is checked topic by topic.
         """
         if self.permissions.is_on and not self.allows(current_principal(), operation, name):
-            raise forbidden(current_principal(), operation, "topic", name)
+            raise self.permissions.refusal(current_principal(), operation, "topic", name)
 
     def may(self, operation: Operation, name: str) -> bool:
         """Return whether the principal of the request may do this to the topic of this name or alias."""
