@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tailrace.broker.security.settings import SecuritySettings
 from tailrace.model.errors import ConfigurationError
+from tailrace.model.server_credentials import pinned_context
 
 _log = logging.getLogger(__name__)
 
@@ -153,26 +154,10 @@ def _why_unusable(error: ssl.SSLError, certificate: str, key: str | None) -> str
     return f"{files} have no certificate with its private key as PEM in them ({error.reason or error})"
 
 
-def leaf_of(file: str) -> str:
-    """Return the first certificate of a file, as PEM: that of the server itself."""
-    text = Path(file).read_text(encoding="ascii", errors="replace")
-    begin = text.find(ssl.PEM_HEADER)
-    return text[begin : text.find(ssl.PEM_FOOTER, begin) + len(ssl.PEM_FOOTER)] + "\n"
-
-
-def pinned_context(leaf: str) -> ssl.SSLContext:
-    """Return a context of a client that trusts one certificate and no authority, whatever name it was issued for."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.load_verify_locations(cadata=leaf)
-    return context
-
-
 def _end_of(context: ssl.SSLContext, file: str) -> float:
     """Return when the certificate of a context expires, 0 if it has. Finds out by a handshake in memory."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = pinned_context(leaf_of(file)).wrap_bio(to_client, to_server)
+    client = pinned_context(file).wrap_bio(to_client, to_server)
     server = context.wrap_bio(to_server, to_client, server_side=True)
     for _ in range(_HANDSHAKE_TURNS):
         try:

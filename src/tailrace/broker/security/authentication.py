@@ -19,7 +19,7 @@ from tailrace.broker.security.users import Users
 from tailrace.model.clock import Clock
 from tailrace.model.errors import AuthenticationError, UnacceptableCredentialError
 from tailrace.model.limits import Limits
-from tailrace.model.security import Principal, ScramVerifier, User
+from tailrace.model.security import SERVER, Principal, ScramVerifier, User
 
 _MAX_REMEMBERED = 10_000
 _FREE_FAILURES = 3
@@ -52,6 +52,10 @@ class Authenticator:
         self._clock = clock
         self._limits = limits
         self._key = secrets.token_bytes(32)
+        self.server_secret = f"tlr_server_{secrets.token_urlsafe(32)}"
+        """What processes that the server has started send as a token or, as the user `SERVER`, as a password. It is known to
+        this run of the server only."""
+        self._server_verifiers: dict[str, ScramVerifier] = {}
         self._remembered: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
         """Keyed hashes of names and passwords that were right, with the id and version of the user then."""
         self._turn = asyncio.Semaphore(_AT_THE_SAME_TIME)
@@ -62,6 +66,8 @@ class Authenticator:
 
     async def by_password(self, name: str, password: str, host: str) -> Login:
         """Return the login of a user with a password. Raises `AuthenticationError`."""
+        if name == SERVER.name and self._is_server_secret(password):
+            return _server_login(host)
         user = self._users.find(name)
         remembered = self._hash(name, password)
         if user is not None and self._remembered.get(remembered) == (user.id, user.version):
@@ -87,6 +93,8 @@ class Authenticator:
 
     def by_token(self, text: str, host: str) -> Login:
         """Return the login of a token's user. Raises `AuthenticationError`. A token can't be guessed, so there is no pause."""
+        if self._is_server_secret(text):
+            return _server_login(host)
         token = self._users.find_token(text)
         user = None if token is None else self._users.find(token.user)
         if token is None or user is None:
@@ -100,11 +108,15 @@ class Authenticator:
 
     def by_verifier(self, user: User, host: str) -> Login:
         """Return the login of a user who has shown by SCRAM that it knows its password."""
+        if user.name == SERVER.name:
+            return _server_login(host)
         self.succeeded(host)
         return Login(Principal(user.name, host), user.id)
 
     def verifier(self, name: str, mechanism: str) -> tuple[User | None, ScramVerifier]:
         """Return a user and its verifier for a mechanism of SCRAM, or one that nothing matches, if there is none."""
+        if name == SERVER.name:
+            return User(id=0, name=name), self._server_verifier(mechanism)
         user = self._users.find(name)
         found = [] if user is None else [one for one in user.verifiers if one.mechanism == mechanism]
         return (user, found[0]) if found else (None, passwords.decoy(mechanism, name, self._key))
@@ -154,7 +166,20 @@ class Authenticator:
         async with self._turn:
             return await self._threads.run(passwords.matches, verifier, given)
 
+    def _is_server_secret(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode(errors="replace"), self.server_secret.encode())
+
+    def _server_verifier(self, mechanism: str) -> ScramVerifier:
+        if not self._server_verifiers:
+            made = passwords.make_verifiers(self.server_secret.encode())
+            self._server_verifiers = {verifier.mechanism: verifier for verifier in made}
+        return self._server_verifiers[mechanism]
+
     def _hash(self, name: str, password: str) -> bytes:
         """Return a hash that says nothing to anybody without the key, which is made anew at each start."""
         text = f"{len(name)}:{name}{password}".encode(errors="surrogatepass")
         return hmac.digest(self._key, hashlib.sha256(text).digest(), "sha256")
+
+
+def _server_login(host: str) -> Login:
+    return Login(msgspec.structs.replace(SERVER, host=host))

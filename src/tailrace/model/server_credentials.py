@@ -1,0 +1,95 @@
+"""How a process that the server has started gets in: by a secret of this run of the server, and a certificate to trust.
+
+Both come as the first line of the pipe that is the child's stdin (`parent_process.py`), where no other user and no list of
+processes shows them. The child keeps them in its environment, for the clients in it and for processes that it starts itself.
+The certificate is trusted as it is, whatever name it was issued for, because the child connects to an address of this machine.
+"""
+
+import os
+import ssl
+from pathlib import Path
+
+import msgspec
+
+TOKEN_VARIABLE = "TAILRACE_TOKEN"  # noqa: S105  the name of a variable
+CERTIFICATE_VARIABLE = "TAILRACE_SERVER_CERTIFICATE"
+MECHANISM_VARIABLE = "TAILRACE_SERVER_MECHANISM"
+USER = "SERVER"
+"""The user as which a child logs in over Kafka's protocol, with the token as its password."""
+
+_VARIABLE = "TAILRACE_CREDENTIALS_ON_STDIN"
+CREDENTIALS_ON_STDIN = {_VARIABLE: "1"}
+"""The environment of a `tailrace` command that is to read credentials from its stdin."""
+_STDIN = 0
+_MOST_BYTES = 64 * 1024
+
+
+class ServerCredentials(msgspec.Struct, frozen=True, omit_defaults=True):
+    token: str | None = None
+    """What is sent as a bearer token over HTTP, and as a password over Kafka's protocol, if the server asks who one is."""
+    certificate: str | None = None
+    """The file with the certificate of the server, if it speaks TLS."""
+    mechanism: str | None = None
+    """The SASL mechanism for Kafka's protocol."""
+
+    def line(self) -> bytes:
+        """Return the line that a child reads with `credentials_from_parent`."""
+        return msgspec.json.encode(self) + b"\n"
+
+    def enter_environment(self) -> None:
+        """Put them into the environment of this process. What a list of processes shows of it does not change."""
+        for name, value in (
+            (TOKEN_VARIABLE, self.token),
+            (CERTIFICATE_VARIABLE, self.certificate),
+            (MECHANISM_VARIABLE, self.mechanism),
+        ):
+            if value is not None:
+                os.environ[name] = value
+
+
+def credentials_from_parent() -> ServerCredentials | None:
+    """Read the credentials that the parent writes to stdin, if it said so. They are in the environment on return.
+
+    Called once, before anything else reads stdin. Child processes do not inherit the request.
+    """
+    if os.environ.pop(_VARIABLE, None) is None:
+        return None
+    line = bytearray()
+    # Byte by byte: what follows is for others.
+    while not line.endswith(b"\n") and len(line) < _MOST_BYTES:
+        byte = os.read(_STDIN, 1)
+        if not byte:
+            break
+        line += byte
+    try:
+        found = msgspec.json.decode(line, type=ServerCredentials)
+    except msgspec.DecodeError:
+        # The parent has ended.
+        return None
+    found.enter_environment()
+    return found
+
+
+def credentials_of_environment() -> ServerCredentials:
+    """Return the credentials that `credentials_from_parent` has put into the environment, here or in a parent."""
+    get = os.environ.get
+    return ServerCredentials(get(TOKEN_VARIABLE), get(CERTIFICATE_VARIABLE), get(MECHANISM_VARIABLE))
+
+
+def leaf_certificate(file: str) -> str:
+    """Return the first certificate of a file, as PEM: that of the server itself."""
+    text = Path(file).read_text(encoding="ascii", errors="replace")
+    begin = text.find(ssl.PEM_HEADER)
+    return text[begin : text.find(ssl.PEM_FOOTER, begin) + len(ssl.PEM_FOOTER)] + "\n"
+
+
+def pinned_context(file: str) -> ssl.SSLContext:
+    """Return a context of a client that trusts the first certificate of a file and no authority, whatever name it is for.
+
+    Raises `OSError` if there is none.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(cadata=leaf_certificate(file))
+    return context
