@@ -16,6 +16,7 @@ import httptools
 
 from tailrace.model.errors import ConfigurationError, TlsError
 from tailrace.model.limits import KIB, MIB
+from tailrace.model.server_credentials import CERTIFICATE_VARIABLE, pinned_context
 
 JSON = "application/json"
 REQUEST_ID_HEADER = "tailrace-request"
@@ -190,12 +191,18 @@ def is_loopback(host: str) -> bool:
 
 
 def tls_context(url: str, ca_file: str | None) -> ssl.SSLContext | None:
-    """Trust the authorities of this file, or else those of the environment. `None` for an address without TLS."""
+    """Trust the authorities of this file, or else those of the environment. `None` for an address without TLS.
+
+    A process that a server has started trusts the certificate of that server, and no other.
+    """
     if not url.startswith("https"):
         return None
     import httpx
 
+    pinned = os.environ.get(CERTIFICATE_VARIABLE)
     try:
+        if ca_file is None and pinned is not None:
+            return pinned_context(pinned)
         return httpx.create_ssl_context() if ca_file is None else ssl.create_default_context(cafile=ca_file)
     except (OSError, ValueError) as error:
         named = "SSL_CERT_FILE or SSL_CERT_DIR" if ca_file is None else f"ca_file is {ca_file!r}, which"

@@ -1,11 +1,12 @@
 """How a process that the server has started gets in: by a secret of this run of the server, and a certificate to trust.
 
 Both come as the first line of the pipe that is the child's stdin (`parent_process.py`), where no other user and no list of
-processes shows them. The child keeps them in its environment, for the clients in it and for processes that it starts itself.
+processes shows them. The child puts them into its environment, for the clients in it and for processes that it starts itself.
 The certificate is trusted as it is, whatever name it was issued for, because the child connects to an address of this machine.
 """
 
 import os
+import secrets
 import ssl
 from pathlib import Path
 
@@ -14,13 +15,15 @@ import msgspec
 TOKEN_VARIABLE = "TAILRACE_TOKEN"  # noqa: S105  the name of a variable
 CERTIFICATE_VARIABLE = "TAILRACE_SERVER_CERTIFICATE"
 MECHANISM_VARIABLE = "TAILRACE_SERVER_MECHANISM"
-USER = "SERVER"
+VARIABLES = (TOKEN_VARIABLE, CERTIFICATE_VARIABLE, MECHANISM_VARIABLE)
+SERVER_USER = "SERVER"
 """The user as which a child logs in over Kafka's protocol, with the token as its password."""
 
 _VARIABLE = "TAILRACE_CREDENTIALS_ON_STDIN"
 CREDENTIALS_ON_STDIN = {_VARIABLE: "1"}
 """The environment of a `tailrace` command that is to read credentials from its stdin."""
 _STDIN = 0
+_TOKEN_BYTES = 32
 _MOST_BYTES = 64 * 1024
 
 
@@ -32,23 +35,28 @@ class ServerCredentials(msgspec.Struct, frozen=True, omit_defaults=True):
     mechanism: str | None = None
     """The SASL mechanism for Kafka's protocol."""
 
+    def __repr__(self) -> str:
+        # Not the token, which would find its way into a log.
+        return f"ServerCredentials(certificate={self.certificate!r}, mechanism={self.mechanism!r})"
+
     def line(self) -> bytes:
         """Return the line that a child reads with `credentials_from_parent`."""
         return msgspec.json.encode(self) + b"\n"
 
     def enter_environment(self) -> None:
         """Put them into the environment of this process. What a list of processes shows of it does not change."""
-        for name, value in (
-            (TOKEN_VARIABLE, self.token),
-            (CERTIFICATE_VARIABLE, self.certificate),
-            (MECHANISM_VARIABLE, self.mechanism),
-        ):
+        for name, value in zip(VARIABLES, (self.token, self.certificate, self.mechanism), strict=True):
             if value is not None:
                 os.environ[name] = value
 
 
+def new_token() -> str:
+    """Return a secret for one run of a server."""
+    return f"tlr_server_{secrets.token_urlsafe(_TOKEN_BYTES)}"
+
+
 def credentials_from_parent() -> ServerCredentials | None:
-    """Read the credentials that the parent writes to stdin, if it said so. They are in the environment on return.
+    """Read the credentials that the parent writes to stdin, if it said so.
 
     Called once, before anything else reads stdin. Child processes do not inherit the request.
     """
@@ -62,18 +70,15 @@ def credentials_from_parent() -> ServerCredentials | None:
             break
         line += byte
     try:
-        found = msgspec.json.decode(line, type=ServerCredentials)
+        return msgspec.json.decode(line, type=ServerCredentials)
     except msgspec.DecodeError:
         # The parent has ended.
         return None
-    found.enter_environment()
-    return found
 
 
 def credentials_of_environment() -> ServerCredentials:
-    """Return the credentials that `credentials_from_parent` has put into the environment, here or in a parent."""
-    get = os.environ.get
-    return ServerCredentials(get(TOKEN_VARIABLE), get(CERTIFICATE_VARIABLE), get(MECHANISM_VARIABLE))
+    """Return the credentials that a process which a server has started has put into its environment."""
+    return ServerCredentials(*map(os.environ.get, VARIABLES))
 
 
 def leaf_certificate(file: str) -> str:

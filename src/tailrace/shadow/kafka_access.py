@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from tailrace.model.address import Address, parse_address
+from tailrace.model.server_credentials import SERVER_USER, credentials_of_environment, pinned_context
 from tailrace.model.shadow import Shadow
 from tailrace.shadow.failures import ShadowError
 
@@ -41,8 +42,16 @@ class KafkaAccess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def server_access(address: str) -> KafkaAccess:
-    """Return how the Tailrace server's own Kafka listener is reached."""
-    return KafkaAccess(what="the Tailrace server", addresses=[parse_address(address)])
+    """Return how the Tailrace server's own Kafka listener is reached, by a process that it has started."""
+    given = credentials_of_environment()
+    return KafkaAccess(
+        what="the Tailrace server",
+        addresses=[parse_address(address)],
+        tls=None if given.certificate is None else pinned_context(given.certificate),
+        mechanism=given.mechanism,
+        user=SERVER_USER if given.mechanism is not None else "",
+        password=lambda: given.token or "",
+    )
 
 
 def kafka_access(shadow: Shadow) -> KafkaAccess:

@@ -20,6 +20,7 @@ from tailrace.model.clock import Clock
 from tailrace.model.errors import AuthenticationError, UnacceptableCredentialError
 from tailrace.model.limits import Limits
 from tailrace.model.security import SERVER, Principal, ScramVerifier, User
+from tailrace.model.server_credentials import new_token
 
 _MAX_REMEMBERED = 10_000
 _FREE_FAILURES = 3
@@ -52,7 +53,7 @@ class Authenticator:
         self._clock = clock
         self._limits = limits
         self._key = secrets.token_bytes(32)
-        self.server_secret = f"tlr_server_{secrets.token_urlsafe(32)}"
+        self.server_secret = new_token()
         """What processes that the server has started send as a token or, as the user `SERVER`, as a password. It is known to
         this run of the server only."""
         self._server_verifiers: dict[str, ScramVerifier] = {}
