@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from tailrace.broker.reading.answers import ReadAnswer
+from tailrace.broker.security.authentication import Login
 from tailrace.kafka.dispatch import Dispatcher, KafkaClient, PendingResponse
 from tailrace.kafka.metrics import Traffic
 from tailrace.kafka.request_reader import RequestReader, UnreadableRequestError
+from tailrace.kafka.sasl import KafkaAuthentication, KafkaSession
 from tailrace.model.commit import Buffer
 from tailrace.model.errors import TailraceError
 from tailrace.model.limits import KIB, Limits
@@ -46,6 +48,8 @@ class SharedContext(msgspec.Struct, frozen=True):
     traffic: Traffic
     scratch: memoryview
     registry: "ConnectionRegistry"
+    authentication: KafkaAuthentication | None = None
+    """`None` if everybody may send requests."""
 
 
 class ConnectionState(Enum):
@@ -77,6 +81,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._scheduled_send: asyncio.Handle | None = None
         self._opened_at = self._last_byte_at = self._loop.time()
         self._drained: asyncio.Future[None] | None = None
+        self._session: KafkaSession | None = None
         self.client = KafkaClient("", number)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -87,6 +92,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self.client.host in _LOOPBACK:
             with suppress(OSError):
                 transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, _LOOPBACK_SEND_BYTES)
+        if self._shared.authentication is not None:
+            self._begin_session(self._shared.authentication)
         limit = self._shared.registry.opened(self)
         if limit:
             self._close(limit, f"{self.client.host} was rejected: limit {limit} reached ({getattr(self._limits, limit)})")
@@ -97,6 +104,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             pending.abandon()
         self._reader.close()
         self._unsent.release()
+        if self._session is not None:
+            self._session.close()
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         self._shared.registry.closed(self)
@@ -131,9 +140,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Close the connection if the client has been idle, or has sent or read too slowly, for too long."""
         limits = self._limits
         host = self.client.host
+        ended = None if self._session is None else self._session.inspect(now - self._opened_at)
         is_pressed = self._shared.traffic.held_bytes > limits.held_request_bytes // 2
         request_seconds = min(_PRESSED_SECONDS, limits.request_seconds) if is_pressed else limits.request_seconds
-        if self._reader.is_late(now, request_seconds):
+        if ended is not None:
+            self._close(*ended)
+        elif self._reader.is_late(now, request_seconds):
             self._close("half_frame", f"{host} did not finish a request within {request_seconds} s")
         elif not self._reader.has_begun and now - self._opened_at > limits.request_seconds:
             self._close("no_request", f"{host} sent no request within {limits.request_seconds} s")
@@ -189,7 +201,28 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 break
         self._update_reading()
 
+    def _begin_session(self, authentication: KafkaAuthentication) -> None:
+        encryption = self._transport.get_extra_info("ssl_object")
+        self._session = session = KafkaSession(
+            authentication,
+            self.client.host,
+            is_encrypted=encryption is not None,
+            certificate=None if encryption is None else encryption.getpeercert(),
+            on_login=self._logged_in,
+        )
+        self.client = self.client._replace(principal=session.principal, session=session)
+        if not session.is_open:
+            self._reader.most_bytes = self._limits.unauthenticated_request_bytes
+
+    def _logged_in(self, login: Login) -> None:
+        self.client = self.client._replace(principal=login.principal)
+        self._reader.most_bytes = self._limits.request_bytes
+
     def _start(self, request: bytearray, is_exclusive: bool) -> None:
+        session = self._session
+        if session is not None and not session.is_open and (refusal := session.refusal(request)) is not None:
+            self._close(*refusal)
+            return
         try:
             response = self._shared.dispatcher.dispatch(request, self.client)
         except Exception as error:  # noqa: BLE001  the request costs its client the connection, and no other
@@ -263,6 +296,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._unsent.release()
         if not waiting and self._state is ConnectionState.DRAINING:
             self._transport.close()
+        if self._session is not None and self._session.failure:
+            self._close("login_failed", f"{self.client.host} failed to authenticate: {self._session.failure}")
 
     def _release_sent(self) -> None:
         if self._unsent.paused_at is None:

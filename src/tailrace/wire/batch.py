@@ -109,6 +109,11 @@ def batch_length(batch: Buffer) -> int:
     return length
 
 
+def is_transactional(batch: Buffer) -> bool:
+    """Return whether the batch says that it belongs to a transaction."""
+    return len(batch) > CHECKED_FROM + 1 and bool(batch[CHECKED_FROM + 1] & TRANSACTIONAL_MASK)
+
+
 def check_batch(batch: Buffer, *, may_be_sparse: bool = False) -> BatchHeader:
     """Read and check the head of a batch that came from outside. The batch must fill the buffer exactly.
 

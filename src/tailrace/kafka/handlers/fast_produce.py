@@ -10,7 +10,7 @@ from tailrace.broker.broker import Broker
 from tailrace.kafka.dispatch import PendingResponse
 from tailrace.model.errors import TailraceError
 from tailrace.model.record import Appended, RawBatch
-from tailrace.wire.batch import LENGTH_FROM, batch_length
+from tailrace.wire.batch import LENGTH_FROM, batch_length, is_transactional
 from tailrace.wire.fast_produce import (
     SingleBatchRequest,
     read_single_batch_request,
@@ -29,6 +29,7 @@ _MAYBE_STORED = 20
 class FastProduce:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._is_secured = broker.permissions.is_on
 
     def produce(self, frame: bytearray) -> PendingResponse | None:
         """Append the batch of a request. Return `None` if the request is not of this kind."""
@@ -37,6 +38,9 @@ class FastProduce:
             return None
         records = request.records
         if len(records) < LENGTH_FROM or batch_length(records) + LENGTH_FROM != len(records):
+            return None
+        if self._is_secured and is_transactional(records):
+            # It needs a right to the transactional id, too.
             return None
         topic = request.topic
         if not topic:
