@@ -18,6 +18,7 @@ from tailrace.kafka.handlers.group_offsets import GroupOffsetHandlers
 from tailrace.kafka.handlers.groups import GroupHandlers
 from tailrace.kafka.handlers.metadata import ClusterHandlers, MetadataHandlers, VersionHandlers
 from tailrace.kafka.handlers.produce import ProduceHandlers
+from tailrace.kafka.handlers.quotas import QuotaHandlers
 from tailrace.kafka.handlers.scram_credentials import ScramCredentialHandlers
 from tailrace.kafka.handlers.telemetry import TelemetryHandlers
 from tailrace.kafka.handlers.topics import TopicHandlers
@@ -59,6 +60,7 @@ def create_dispatcher(
         *AclHandlers(broker, limits).routes(),
         *SaslHandlers().routes(),
         *ScramCredentialHandlers(broker).routes(),
+        *QuotaHandlers(broker).routes(),
     ]
     if settings.client_telemetry:
         traffic.telemetry = ClientTelemetry(clock, limits, settings)

@@ -209,6 +209,12 @@ class QuotaExceededError(TailraceError):
         self.retry_after_seconds = retry_after_seconds
 
 
+class UnsupportedQuotaEntityError(InvalidRequestError):
+    """Quotas are asked for of something that can have none."""
+
+    kafka_code = 35
+
+
 class ReservedTopicError(InvalidRequestError):
     """The topic belongs to the server. Only the server creates it, writes to it and deletes it."""
 

@@ -5,6 +5,7 @@ changes of topics, do not exist: a client that sets one is told so.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tailrace.broker.broker import Broker
@@ -60,12 +61,14 @@ class QuotaHandlers:
         return DescribeClientQuotasResponse(error_message=None, entries=tuple(map(_described, found)))
 
     async def alter(self, context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-        named = [_name_of(entry.entity) for entry in request.entries]
+        named = Counter(_name_of(entry.entity) for entry in request.entries)
         return AlterClientQuotasResponse(
             entries=tuple(
                 [
-                    await self._alter(entry, validate_only=request.validate_only, is_named_twice=named.count(name) > 1)
-                    for entry, name in zip(request.entries, named, strict=True)
+                    await self._alter(
+                        entry, validate_only=request.validate_only, is_named_twice=named[_name_of(entry.entity)] > 1
+                    )
+                    for entry in request.entries
                 ]
             )
         )
@@ -126,7 +129,7 @@ def _check_filter(components: Sequence[QuotaFilterComponent]) -> None:
                 f"there are no quotas of {kind[:32]!r}; there are those of 'user' and 'client-id'"
             )
         if kinds.count(kind) > 1 or (kind == _IP and len(kinds) > 1):
-            raise InvalidRequestError(f"{kind!r} can't stand there beside {' and '.join(kinds)}")
+            raise InvalidRequestError(f"{kind!r} can't be filtered by twice, nor 'ip' together with others")
         if component.match_type not in (_EXACT, _DEFAULT, _ANY):
             raise InvalidRequestError(f"the match type is {component.match_type}; it must be 0, 1 or 2")
         if (component.match is None) == (component.match_type == _EXACT):
