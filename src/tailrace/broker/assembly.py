@@ -42,6 +42,7 @@ from tailrace.broker.reading.unchecked import UncheckedBatches
 from tailrace.broker.regular_expressions import RegularExpressions
 from tailrace.broker.retention import Retention
 from tailrace.broker.routes.intake import RouteIntake
+from tailrace.broker.routes.owners import RouteOwners
 from tailrace.broker.routes.routes import Routes, Snapshots
 from tailrace.broker.routes.routing import Routing
 from tailrace.broker.security.audit import Audit
@@ -267,6 +268,7 @@ class Services:
         self.tables = TableDefinitions(store, self.committer, self.topics, clock, limits)
         self.snapshots = Snapshots(store)
         self.routes = Routes(store, self.committer, self.topics, self.snapshots, clock, limits, self._context.arrived)
+        self.route_owners = RouteOwners(self.committer, self.topics, self.routes)
         self.sources = Sources(store, self.committer, self.topics, self.routes, clock, limits)
         self.source_snapshots = SourceSnapshots(store, self.committer, self.topics, self.sources, clock, limits)
         self.captured = CapturedTransactions(

@@ -63,6 +63,7 @@ class Broker(Services):
         await self.sources.drop_unfinished()
         await drop_old_times(self.store, self.committer)
         self.cluster_id = await load_cluster_id(self.store, self.committer, uuid4)
+        await self.route_owners.start()
         self.cut_overs.start()
         self.snowflakes.start_after(int.from_bytes(self.store.get(keys.MESSAGE_ID_MARK) or b""))
         await self.audit.start()
@@ -72,6 +73,7 @@ class Broker(Services):
         """Reject new requests, wake those who wait, and return when everything in flight is answered."""
         await self.jobs.close()
         await self.cut_overs.close()
+        await self.route_owners.close()
         await asyncio.to_thread(self.compaction.close)
         self.fetcher.close()
         self.subscriptions.close()
