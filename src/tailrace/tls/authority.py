@@ -87,13 +87,12 @@ class CertificateAuthority:
         return cls(folder, certificate, key)
 
     def issue_for_server(self, names: Sequence[str]) -> tuple[Path, Path]:
-        """Issue a certificate for a server that is reached by these names and addresses. Return its file and that of its key."""
+        """Issue a certificate for a server with these names and addresses. Return its file and that of its key."""
         from cryptography import x509
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
-        return self._issue(
-            "server", names[0], x509.SubjectAlternativeName(list(map(_other_name, names))), ExtendedKeyUsageOID.SERVER_AUTH
-        )
+        others = x509.SubjectAlternativeName([_other_name(name) for name in names])
+        return self._issue("server", names[0], others, ExtendedKeyUsageOID.SERVER_AUTH)
 
     def issue_for_client(self, name: str) -> tuple[Path, Path]:
         """Issue a certificate for a user, whose name is its common name. Return its file and that of its key."""
@@ -136,6 +135,12 @@ class CertificateAuthority:
         _write(key_file, _key_pem(key), is_secret=True)
         _write(certificate_file, _certificate_pem(builder.sign(self._key, hashes.SHA256())), is_secret=False)
         return certificate_file, key_file
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise `ConfigurationError` for a name or address that can't stand in the certificate of a server."""
+    for name in names:
+        _other_name(name)
 
 
 def _new_key() -> "EllipticCurvePrivateKey":
