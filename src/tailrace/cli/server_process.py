@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from tailrace.cli.errors import ExitCode, storage_failures
-from tailrace.cli.log_format import LogFormat
+from tailrace.cli.log_format import LogFormat, configure_logging
 from tailrace.cli.status_lines import print_error, print_status
 from tailrace.model.commit import Durability
 
@@ -104,27 +104,29 @@ def run_server(flags: ServeFlags) -> None:
 
     from tailrace.cli.settings import Configuration, read_configuration, resolve_settings
     from tailrace.model.parent_process import end_with_parent_if_asked
+    from tailrace.model.server_credentials import credentials_from_parent
 
+    # Not into the environment, where processes that the server starts would find it.
+    given = credentials_from_parent()
     # At once: what is not acknowledged by then may be lost in any case, and a new server can have the folder and the ports.
     end_with_parent_if_asked()
-    _run(
-        resolve_settings(
-            read_configuration(Path(flags.config)) if flags.config else Configuration(),
-            data=Path(flags.data) if flags.data else None,
-            http=flags.http,
-            kafka=flags.kafka,
-            advertise=flags.advertise,
-            durability=flags.durability,
-            allow_remote=flags.allow_remote,
-            no_authentication=flags.no_authentication,
-            no_tls=flags.no_tls,
-            log_format=flags.log_format,
-        ),
-        flags.accept_loss_after,
+    settings = resolve_settings(
+        read_configuration(Path(flags.config)) if flags.config else Configuration(),
+        data=Path(flags.data) if flags.data else None,
+        http=flags.http,
+        kafka=flags.kafka,
+        advertise=flags.advertise,
+        durability=flags.durability,
+        allow_remote=flags.allow_remote,
+        no_authentication=flags.no_authentication,
+        no_tls=flags.no_tls,
+        log_format=flags.log_format,
     )
+    configure_logging(settings.log_format)
+    _run(settings, flags.accept_loss_after, None if given is None else given.token)
 
 
-def _run(settings: "ServerSettings", accept_loss_after: int | None) -> None:
+def _run(settings: "ServerSettings", accept_loss_after: int | None, secret: str | None) -> None:
     import uvloop
 
     from tailrace import __version__
@@ -133,8 +135,9 @@ def _run(settings: "ServerSettings", accept_loss_after: int | None) -> None:
 
     def announce(ready: "Ready") -> None:
         replayed = f" with {ready.replayed_bytes:,} bytes replayed" if ready.replayed_bytes else ""
+        scheme = "https" if ready.is_tls else "http"
         print_status(
-            f"Tailrace {__version__} is ready at http://{ready.http}, Kafka at {ready.kafka}, data in {settings.data},"
+            f"Tailrace {__version__} is ready at {scheme}://{ready.http}, Kafka at {ready.kafka}, data in {settings.data},"
             f" durability {settings.durability}, opened in {ready.open_seconds:.2f} s{replayed}"
         )
 
@@ -150,6 +153,7 @@ def _run(settings: "ServerSettings", accept_loss_after: int | None) -> None:
         limits=settings.limits,
         clock=SystemClock(),
         accept_loss_after=accept_loss_after,
+        secret=secret,
         on_ready=announce,
         on_stop=_end_by_force_later,
     )
