@@ -20,7 +20,7 @@ from tailrace.http.request_guard import CONTENT_TYPE, JSON
 
 PATH = "/api/openapi.json"
 _INJECTED = frozenset(
-    ("self", "request", "socket", "body", "broker", "status", "registry", "engine", "limits", "event_encoder")
+    ("self", "request", "socket", "body", "broker", "status", "registry", "engine", "limits", "event_encoder", "authentication")
 )
 _REFERENCE = "#/components/schemas/{name}"
 _TITLE = "Tailrace"
@@ -28,6 +28,18 @@ _TEXT = (
     "Durable topics fed by table changes. Errors are problem+json (RFC 9457) with two more members: `retriable`, whether the"
     " same request may succeed when sent again, and `outcome`, whether it is known to have had no effect."
 )
+_LOGINS = {
+    "password": {"type": "http", "scheme": "basic", "description": "The name and the password of a user."},
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of this server, or one of the issuer that it trusts (JWT).",
+    },
+    "certificate": {"type": "mutualTLS", "description": "A client certificate of an authority that the server trusts."},
+    "session": {"type": "apiKey", "in": "cookie", "name": "tailrace_session", "description": "Set by `POST /api/login`."},
+}
+"""What requests authenticate with, where the server demands it."""
+_OPEN = frozenset(("/health", "/api/login"))
 BODY = "body"
 RESPONSE = "response"
 RESPONSE_TYPES = "response_types"
@@ -54,7 +66,8 @@ def document(app: Litestar) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": _TITLE, "version": __version__, "description": _TEXT},
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": components, "securitySchemes": _LOGINS},
+        "security": [{name: []} for name in _LOGINS],
     }
 
 
@@ -75,6 +88,8 @@ def _operation(path: str, method: str, handler: HTTPRouteHandler, schemas: dict[
         "summary": inspect.cleandoc(handler.fn.__doc__ or ""),
         "responses": _responses(handler, schemas),
     }
+    if path in _OPEN:
+        described["security"] = []
     if handler.tags:
         described["tags"] = sorted(handler.tags)
     parameters = [
@@ -106,6 +121,8 @@ def _responses(handler: HTTPRouteHandler, schemas: dict[int, Any]) -> dict[str, 
     problem = {"content": {MEDIA_TYPE: {"schema": schemas[id(Problem)]}}}
     return {
         str(handler.status_code): good,
+        "401": {"description": "Not authenticated", **problem},
+        "403": {"description": "Not allowed", **problem},
         "4XX": {"description": "Rejected", **problem},
         "5XX": {"description": "Failed", **problem},
     }

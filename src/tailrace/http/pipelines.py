@@ -26,6 +26,7 @@ from tailrace.api.pipelines import (
 )
 from tailrace.broker.broker import Broker
 from tailrace.broker.pipelines.staged_chunks import Stage
+from tailrace.http.login_watch import until_login_ends
 from tailrace.http.openapi import describe_endpoint
 from tailrace.http.requests import read_body
 from tailrace.model.errors import UnknownTopicError
@@ -78,9 +79,9 @@ class PipelineEndpoints(Controller):
     async def sources(self, body: RawBody, broker: NamedDependency[Broker]) -> list[PendingSourceView]:
         """Return the tables with changes that are not routed yet."""
         parsed = read_body(body, SourcesBody)
-        return [
-            PendingSourceView(*source) for source in await broker.routing.sources(parsed.epoch, parsed.beyond, parsed.wait_ms)
-        ]
+        with until_login_ends():
+            found = await broker.routing.sources(parsed.epoch, parsed.beyond, parsed.wait_ms)
+        return [PendingSourceView(*source) for source in found]
 
     @post("/router/realtime", status_code=200)
     async def realtime(self, body: RawBody, broker: NamedDependency[Broker]) -> RealtimeView:
@@ -140,7 +141,8 @@ class BatchEndpoints(Controller):
         for name in (*parsed.topics, *(parsed.beyond or ())):
             broker.topics.require("describe", name)
         if parsed.beyond and parsed.wait_ms:
-            await broker.fetcher.await_growth(parsed.beyond, parsed.wait_ms)
+            with until_login_ends():
+                await broker.fetcher.await_growth(parsed.beyond, parsed.wait_ms)
         start = AtTime(parsed.at) if isinstance(parsed.at, int) else parsed.at
         found = []
         topics = [broker.topics.get(name).topic for name in parsed.topics]
