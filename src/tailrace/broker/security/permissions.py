@@ -13,7 +13,7 @@ from tailrace.broker.security.principals import current_principal
 from tailrace.broker.security.users import Users
 from tailrace.model.errors import ForbiddenError, GroupForbiddenError, TopicForbiddenError, TransactionalIdForbiddenError
 from tailrace.model.limits import Limits
-from tailrace.model.names import TopicPattern, parse_pattern, topic_form
+from tailrace.model.names import TopicPattern, is_reserved, parse_pattern, topic_form, without_public
 from tailrace.model.security import (
     ADMIN_ROLE,
     ANY_HOST,
@@ -29,6 +29,9 @@ from tailrace.model.table import CHANGES_PREFIX
 
 _MAX_REMEMBERED = 100_000
 _WHOLE = frozenset(("all", "admin"))
+_ADMIN = frozenset(("admin",))
+_FOLDED: tuple[ResourceKind, ...] = ("table", "source")
+"""Kinds of resources whose names are the same in capitals and in small letters."""
 _ERRORS: dict[ResourceKind, type[ForbiddenError]] = {
     "topic": TopicForbiddenError,
     "group": GroupForbiddenError,
@@ -122,17 +125,18 @@ class Permissions:
         if kind == "topic" and name.startswith(CHANGES_PREFIX):
             if operation not in ("consume", "describe", "describe_configs"):
                 return False
-            operation, kind, name = ("select" if operation == "consume" else "describe"), "table", name[len(CHANGES_PREFIX) :]
-        elif kind == "table":
-            name = topic_form(name)
-        enough = _WHOLE | {operation} | IMPLIED_BY.get(operation, frozenset())
+            operation, kind = ("select" if operation == "consume" else "describe"), "table"
+            name = name[len(CHANGES_PREFIX) :].lower()
+        elif kind in _FOLDED:
+            name = _folded(kind, name)
+        enough = _ADMIN if operation == "admin" else _WHOLE | {operation} | IMPLIED_BY.get(operation, frozenset())
         is_allowed = False
         for each in names:
             for one in self._grants.of(each):
                 if one.kind != kind or one.host not in (ANY_HOST, principal.host) or not self._covers(one, name):
                     continue
                 if one.is_denied:
-                    if one.operation in _WHOLE or one.operation == operation:
+                    if one.operation in ("all", operation):
                         return False
                 elif one.operation in enough:
                     is_allowed = True
@@ -146,14 +150,19 @@ class Permissions:
             for one in self._grants.of(each)
             if one.kind == "topic" and one.host in (ANY_HOST, principal.host) and one.operation in {"publish", *_WHOLE}
         ]
-        denied = [one for one in found if one.is_denied]
+        denied = [one for one in found if one.is_denied and one.operation != "admin"]
         return any(not one.is_denied and not any(_covers_all(denial, one) for denial in denied) for one in found)
 
     def _covers(self, grant: Grant, name: str) -> bool:
-        """Return whether a grant names a resource. Tables are compared by the names of their topics."""
-        named = topic_form(grant.name) if grant.kind == "table" and grant.name != ANY_NAME else grant.name
+        """Return whether a grant names a resource. Tables are compared by the names of their topics.
+
+        To grant something on all topics does not mean those of the server, such as the audit. To deny it does.
+        """
+        if grant.pattern == "literal" and grant.name == ANY_NAME:
+            return grant.is_denied or grant.kind != "topic" or not is_reserved(name)
+        named = _folded(grant.kind, grant.name) if grant.kind in _FOLDED else grant.name
         if grant.pattern == "literal":
-            return named in (ANY_NAME, name)
+            return named == name
         if grant.pattern == "prefixed":
             return name.startswith(named)
         pattern = self._patterns.get(grant.name)
@@ -165,6 +174,11 @@ class Permissions:
         self._remembered.clear()
         for observer in self.observers:
             observer()
+
+
+def _folded(kind: ResourceKind, name: str) -> str:
+    """Return what is the same for all ways to write the name of a table or source."""
+    return (topic_form(without_public(name)) if kind == "table" else name).lower()
 
 
 def _covers_all(denial: Grant, grant: Grant) -> bool:
