@@ -25,6 +25,7 @@ from tailrace.kafka.handlers.topics import TopicHandlers
 from tailrace.kafka.handlers.transactions import ProducerHandlers, TransactionHandlers, TransactionQueryHandlers
 from tailrace.kafka.metrics import Traffic
 from tailrace.kafka.sasl import ByBearer, KafkaAuthentication, NameOfCertificate
+from tailrace.kafka.throttling import Throttle
 from tailrace.model.clock import Clock
 from tailrace.model.limits import Limits
 from tailrace.wire.messages.cluster import ApiVersion
@@ -65,7 +66,8 @@ def create_dispatcher(
     if settings.client_telemetry:
         traffic.telemetry = ClientTelemetry(clock, limits, settings)
         routes += TelemetryHandlers(traffic.telemetry, limits).routes()
-    dispatcher = Dispatcher(routes, traffic, limits, is_secured=broker.permissions.is_on)
+    throttle = Throttle(broker.quotas, (route.api for route in routes))
+    dispatcher = Dispatcher(routes, traffic, limits, is_secured=broker.permissions.is_on, throttle=throttle)
     return dispatcher
 
 
@@ -81,4 +83,6 @@ def create_authentication(
     """Return what the listener needs to authenticate its clients, or `None` if everybody may send requests."""
     if not broker.permissions.is_on:
         return None
-    return KafkaAuthentication(broker.authenticator, settings, clock, limits, by_bearer, name_of_certificate)
+    return KafkaAuthentication(
+        broker.authenticator, broker.audit, settings, clock, limits, by_bearer or broker.oidc.by_bearer, name_of_certificate
+    )

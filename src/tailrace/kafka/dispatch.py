@@ -35,9 +35,10 @@ from struct import error as StructError
 from typing import Any, NamedTuple
 
 from tailrace.broker.reading.answers import ReadAnswer
-from tailrace.broker.security.principals import act_as
+from tailrace.broker.security.principals import act_as, come_by
 from tailrace.kafka.metrics import Traffic
 from tailrace.kafka.sasl import KafkaSession
+from tailrace.kafka.throttling import MeteredRequest, Throttle
 from tailrace.model.commit import Buffer
 from tailrace.model.errors import MalformedMessageError, TailraceError, UnanswerableRequestError
 from tailrace.model.limits import Limits
@@ -69,6 +70,7 @@ class PendingResponse:
         "is_abandoned",
         "is_exclusive",
         "is_settled",
+        "metered",
         "on_settled",
         "request_bytes",
         "response",
@@ -88,6 +90,8 @@ class PendingResponse:
         """Whether no other request of the connection may be started before this one is answered."""
         self.on_settled: Callable[[PendingResponse], None] | None = None
         self.request_bytes = 0
+        self.metered: MeteredRequest | None = None
+        """What its client's quotas are charged for, if there are any."""
 
     def settle(self, response: ResponseParts) -> None:
         self.response = response
@@ -180,9 +184,18 @@ class ApiRoute(NamedTuple):
 class Dispatcher:
     """Decodes each request, calls its handler and encodes the response."""
 
-    def __init__(self, routes: Iterable[ApiRoute], traffic: Traffic, limits: Limits, *, is_secured: bool = False) -> None:
+    def __init__(
+        self,
+        routes: Iterable[ApiRoute],
+        traffic: Traffic,
+        limits: Limits,
+        *,
+        is_secured: bool = False,
+        throttle: Throttle | None = None,
+    ) -> None:
         """With `is_secured` requests are handled as their client's principal, and as the server otherwise."""
         self._is_secured = is_secured
+        self.throttle = throttle
         self._routes = {route.api.key: route for route in routes}
         self._versions = {key: route.versions for key, route in self._routes.items()}
         self._traffic = traffic
@@ -219,6 +232,7 @@ class Dispatcher:
         if self._is_secured:
             # Until the next one of this connection: each begins by saying whose it is.
             act_as(client.principal)
+            come_by("kafka")
         fast = self._fast_paths.get(bytes(frame[: API_KEY.size]))
         if fast is not None:
             fast_path, name = fast

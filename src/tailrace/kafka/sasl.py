@@ -12,8 +12,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from struct import Struct
 from typing import NamedTuple, Protocol
 
+from tailrace.broker.security.audit import Audit
 from tailrace.broker.security.authentication import Authenticator, Login
 from tailrace.broker.security.passwords import MECHANISMS
+from tailrace.broker.security.principals import come_by
 from tailrace.broker.security.settings import Mechanism, SecuritySettings
 from tailrace.kafka.scram import ScramExchange
 from tailrace.model.clock import Clock
@@ -57,18 +59,20 @@ class KafkaAuthentication:
     def __init__(
         self,
         authenticator: Authenticator,
+        audit: Audit,
         settings: SecuritySettings,
         clock: Clock,
         limits: Limits,
-        by_bearer: ByBearer | None = None,
+        by_bearer: ByBearer,
         name_of_certificate: NameOfCertificate | None = None,
     ) -> None:
-        """`by_bearer` decides on what OAUTHBEARER sends; without it that is a token of the server."""
+        """`by_bearer` decides on what OAUTHBEARER sends."""
         self.authenticator = authenticator
+        self.audit = audit
         self.settings = settings
         self.clock = clock
         self.limits = limits
-        self.by_bearer = by_bearer or self._by_token
+        self.by_bearer = by_bearer
         self.name_of_certificate = name_of_certificate
 
     def mechanisms(self, *, is_encrypted: bool) -> tuple[Mechanism, ...]:
@@ -81,10 +85,12 @@ class KafkaAuthentication:
         if self.settings.client_certificates == "off" or self.name_of_certificate is None or not certificate:
             return None
         name = self.name_of_certificate(certificate)
-        return self.authenticator.by_certificate(name, host) if name else None
-
-    async def _by_token(self, token: str, host: str) -> Login:
-        return self.authenticator.by_token(token, host)
+        if not name:
+            return None
+        login = self.authenticator.by_certificate(name, host)
+        come_by("kafka")
+        self.audit.logged_in(login, "certificate")
+        return login
 
 
 class KafkaSession:
@@ -104,6 +110,7 @@ class KafkaSession:
         self._host = host
         self._on_login = on_login
         self._exchange: _Exchange | None = None
+        self._mechanism = ""
         self._ends_at = _NEVER
         self._by_sasl = False
         self.mechanisms = authentication.mechanisms(is_encrypted=is_encrypted)
@@ -156,6 +163,7 @@ class KafkaSession:
         """Begin an exchange. Whatever this raises, the connection is to be closed."""
         try:
             self._exchange = self._exchange_of(mechanism)
+            self._mechanism = mechanism
         except TailraceError as error:
             self._fail(error)
             raise
@@ -168,11 +176,14 @@ class KafkaSession:
                 raise IllegalSaslStateError("no exchange has begun; begin one with SaslHandshake")
             if len(message) > self._authentication.limits.unauthenticated_request_bytes:
                 raise AuthenticationError(_MALFORMED)
+            await self._authentication.audit.room()
             answer, login = await exchange.step(message)
             if login is None:
                 return SaslAnswer(answer)
             self._exchange = None
-            return SaslAnswer(answer, self._begin(login))
+            lifetime_ms = self._begin(login)
+            self._authentication.audit.logged_in(login, self._mechanism)
+            return SaslAnswer(answer, lifetime_ms)
         except BaseException as error:
             self._fail(error)
             raise

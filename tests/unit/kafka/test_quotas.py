@@ -66,19 +66,19 @@ async def described(asker: Asker, *components: tuple[str, int, str | None], stri
 async def test_quotas_that_are_set_are_in_force_and_described(version: int) -> None:
     async with running_asker() as asker:
         entries = (
-            alteration({"user": "alice"}, producer_byte_rate=1000, requests=5),
+            alteration({"user": "alice"}, producer_byte_rate=1000, requests=5, connections=3),
             alteration({"user": None, "client-id": "app"}, consumer_byte_rate=7),
-            alteration({"client-id": None}, connections=3, open_transactions=2, sql_seconds=0.5),
+            alteration({"client-id": None}, open_transactions=2, sql_seconds=0.5),
         )
         assert await alter(asker, *entries, version=version) == [NONE] * 3
         assert await described(asker, version=version) == [
-            ({"client-id": None}, {"connections": 3, "open_transactions": 2, "sql_seconds": 0.5}),
+            ({"client-id": None}, {"open_transactions": 2, "sql_seconds": 0.5}),
             ({"user": None, "client-id": "app"}, {"consumer_byte_rate": 7}),
-            ({"user": "alice"}, {"producer_byte_rate": 1000, "requests": 5}),
+            ({"user": "alice"}, {"connections": 3, "producer_byte_rate": 1000, "requests": 5}),
         ]
         assert asker.broker.quotas.charge(Principal("alice"), "x", "publish_bytes", 2000) == 1.0
         assert await alter(asker, alteration({"user": "alice"}, producer_byte_rate=None), version=version) == [NONE]
-        assert asker.broker.quotas.get(QuotaEntity("alice")) == {"requests": 5}
+        assert asker.broker.quotas.get(QuotaEntity("alice")) == {"requests": 5, "connections": 3}
         assert asker.broker.quotas.get(QuotaEntity(DEFAULT, "app")) == {"consume_bytes": 7}
 
 
@@ -126,6 +126,7 @@ async def test_filters_that_are_none_are_refused(components: list[tuple[str, int
         alteration({"ip": "192.0.2.1"}, connection_creation_rate=1),
         alteration({"group": "g"}, requests=1),
         alteration({"user": ""}, requests=1),
+        alteration({"user": "alice", "client-id": "app"}, connections=5),
         alteration({"user": "alice"}, request_percentage=50),
         alteration({"user": "alice"}, controller_mutation_rate=5),
         alteration({"user": "alice"}, publish_bytes=5),

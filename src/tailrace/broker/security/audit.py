@@ -206,10 +206,10 @@ class Audit:
 
     async def _write_group(self) -> None:
         """Write the oldest records. They stay where they are until they are durable."""
-        group = self._waiting[:_GROUP_RECORDS]
-        if not group and self._counted:
-            group = self._waiting = list(self._counted.values())
+        if self._counted and len(self._waiting) < _GROUP_RECORDS:
+            self._waiting += self._counted.values()
             self._counted = {}
+        group = self._waiting[:_GROUP_RECORDS]
         await self._write([msgspec.json.encode(record) for record in group])
         self.written += len(group)
         del self._waiting[: len(group)]

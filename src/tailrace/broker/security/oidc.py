@@ -32,6 +32,8 @@ LEEWAY_SECONDS = 30
 _MAX_REMEMBERED = 10_000
 _MAX_KEY_ID_LENGTH = 256
 _LATEST_SECONDS = 1 << 40
+_DOTS = 2
+"""Between the segments of a JWT. Tokens of the server have none."""
 _TYPES = (None, "jwt", "at+jwt", "application/at+jwt")
 """What a token may say of itself. Others, such as those that announce a logout, are no credentials."""
 _RESERVED = (SERVER.name, ANONYMOUS.name, EVERYBODY)
@@ -75,7 +77,9 @@ class OidcTokens:
         self.keys = SigningKeys(source, self._clock)
 
     async def by_bearer(self, text: str, host: str) -> Login:
-        """Return the login of whom a token is for. Raises `AuthenticationError`."""
+        """Return the login of whom a token is for, which may be one of the server itself. Raises `AuthenticationError`."""
+        if text.count(".") != _DOTS:
+            return self._authenticator.by_token(text, host)
         digest = hashlib.sha256(text.encode(errors="surrogatepass")).digest()
         found = self._remembered.get(digest)
         if found is None or self._is_over(found) or not await self._is_signed_still(found):

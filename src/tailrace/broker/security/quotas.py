@@ -103,6 +103,8 @@ class Quotas:
         for kind, value in changes.items():
             if value is not None:
                 check_quota(kind, value)
+            if kind == "connections" and entity.client_id is not None:
+                raise InvalidRequestError("a connection is counted before it says its client id; set connections for a user")
         if entity not in self._quotas and len(self._quotas) >= self._limits.quotas:
             raise LimitExceededError(
                 f"there are quotas for {len(self._quotas)} users and clients, as many as quotas allows ({self._limits.quotas});"
