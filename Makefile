@@ -13,7 +13,7 @@ FIND_PYTHON := for name in $(or $(PYTHON),python3.14 python3.13 python3.12 pytho
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test chaos compat smoke differential fuzz check docs format bench lock clean
+.PHONY: help demo test chaos compat smoke differential fuzz check docs format bench lock sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ lock: $(READY) ## renew uv.lock and requirements.lock from pyproject.toml
 	@$(BIN)/pip install --quiet uv
 	@$(BIN)/uv lock --quiet $(ARGS)
 	@$(BIN)/uv export --quiet --locked --no-emit-project --no-header --format requirements-txt --output-file requirements.lock
+
+sbom: $(READY) ## write the software bill of materials (CycloneDX) from uv.lock to build/sbom.cdx.json
+	@$(BIN)/python -m tools.sbom build/sbom.cdx.json
 
 clean: ## remove the environment and all caches
 	@rm -rf $(VENV) tests/compat/java/target tests/compat/spark/target tests/compat/go/target tests/compat/node/node_modules tests/compat/tools/target tests/compat/tools/*/target .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
