@@ -104,6 +104,9 @@ def test_every_command_is_documented_with_its_flags(command: str) -> None:
     text = (REFERENCE / "cli.md").read_text()
     section = re.split(r"\n##+ ", text.partition(f"## `tailrace {command}")[2])[0]
     assert section
+    if any("--server" in parameter.opts for parameter in COMMANDS[command].params):
+        # These flags have a section of their own.
+        section += re.split(r"\n##+ ", text.partition("## Logging in")[2])[0]
     parameters = [name for parameter in COMMANDS[command].params for name in (parameter.opts[0], parameter.metavar) if name]
     assert [name for name in parameters if name.startswith("-") and f"`{name}" not in section] == []
     assert [name for name in parameters if name.isupper() and f"{name}`" not in section] == []

@@ -7,6 +7,7 @@ import asyncio
 import os
 import ssl
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
@@ -139,8 +140,9 @@ class AsyncHttpConnection(asyncio.Protocol):
 
 
 class AsyncWebSocket:
-    def __init__(self, url: str, tls: ssl.SSLContext | None, open_seconds: float) -> None:
+    def __init__(self, url: str, tls: ssl.SSLContext | None, headers: Mapping[str, str], open_seconds: float) -> None:
         self._url = url
+        self._headers = headers
         self._tls = tls
         self._open_seconds = open_seconds
         self._connection: ClientConnection | None = None
@@ -151,6 +153,7 @@ class AsyncWebSocket:
         self._connection = await connect(
             self._url,
             ssl=self._tls,
+            additional_headers=self._headers,
             open_timeout=self._open_seconds,
             close_timeout=CLOSE_SECONDS,
             max_size=MAX_WEBSOCKET_MESSAGE_BYTES,

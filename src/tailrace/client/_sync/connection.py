@@ -4,6 +4,7 @@ import contextlib
 import socket
 import ssl
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -84,8 +85,9 @@ class HttpConnection:
 
 
 class WebSocket:
-    def __init__(self, url: str, tls: ssl.SSLContext | None, open_seconds: float) -> None:
+    def __init__(self, url: str, tls: ssl.SSLContext | None, headers: Mapping[str, str], open_seconds: float) -> None:
         self._url = url
+        self._headers = headers
         self._tls = tls
         self._open_seconds = open_seconds
         self._connection: ClientConnection | None = None
@@ -96,6 +98,7 @@ class WebSocket:
         self._connection = connect(
             self._url,
             ssl=self._tls,
+            additional_headers=self._headers,
             open_timeout=self._open_seconds,
             close_timeout=CLOSE_SECONDS,
             max_size=MAX_WEBSOCKET_MESSAGE_BYTES,
