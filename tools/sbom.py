@@ -1,8 +1,8 @@
 """Writes a software bill of materials (CycloneDX 1.6, JSON) from `uv.lock`: every package for Tailrace and its development.
 
 The same lock file gives the same bill, byte for byte. Each package has its version, the address and SHA-256 of each of its
-files, and what it needs. `scope` says what it is for: `required` by every server, `optional` for one of the extras, `excluded` for
-development only. Only the standard library is used.
+files, and what it needs. `scope` says what it is for: `required` by every server, `optional` for one of the extras, `excluded`
+for development only. Only the standard library is used.
 
     python -m tools.sbom build/sbom.cdx.json
 """

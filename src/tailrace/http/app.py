@@ -15,6 +15,7 @@ from tailrace.http.fast_endpoints import FastEndpoints, FastResponse, fast_endpo
 from tailrace.http.fast_requests import FastRequests
 from tailrace.http.health import ServerStatus
 from tailrace.http.problems import MEDIA_TYPE, UnexpectedErrors, problem_body
+from tailrace.http.quotas import HttpQuotas
 from tailrace.http.request_guard import RequestGuard
 from tailrace.http.responses import ASGISend
 from tailrace.model.limits import Limits
@@ -39,6 +40,7 @@ class Application(Generic[F]):
         load: Callable[[], F],
         fast_requests: FastRequests | None = None,
         authentication: HttpAuthentication | None = None,
+        quotas: HttpQuotas | None = None,
     ) -> None:
         """Without `authentication` nobody needs to log in."""
         self.load = load
@@ -46,14 +48,21 @@ class Application(Generic[F]):
         """For the listener: what is answered before it reaches the application."""
         self._fast = fast
         self._authentication = authentication
+        self._quotas = quotas
         self._loading: asyncio.Future[F] | None = None
         self._framework: F | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: ASGISend) -> None:
         if self._authentication is None:
+            await self._serve(scope, receive, send)
+        else:
+            await self._authentication.serve(self._serve, scope, receive, send)
+
+    async def _serve(self, scope: Any, receive: Any, send: ASGISend) -> None:
+        if self._quotas is None or not self._quotas.is_on:
             await self._respond(scope, receive, send)
         else:
-            await self._authentication.serve(self._respond, scope, receive, send)
+            await self._quotas.serve(self._respond, scope, receive, send)
 
     async def _respond(self, scope: Any, receive: Any, send: ASGISend) -> None:
         endpoint = self._fast.find(scope)
@@ -116,5 +125,6 @@ def create_app(
         )
 
     fast = FastEndpoints(fast_endpoints(broker, status, engine), request_guard, unexpected, limits)
-    fast_requests = None if engine is None else FastRequests(request_guard, engine, authentication)
-    return Application(fast, load_framework, fast_requests, authentication)
+    quotas = HttpQuotas(broker)
+    fast_requests = None if engine is None else FastRequests(request_guard, engine, authentication, quotas)
+    return Application(fast, load_framework, fast_requests, authentication, quotas)

@@ -27,7 +27,7 @@ from tailrace.http.request_guard import check_origin
 from tailrace.http.responses import ASGIScope, ASGISend
 from tailrace.http.sessions import Sessions
 from tailrace.model.clock import Clock
-from tailrace.model.errors import AuthenticationError
+from tailrace.model.errors import AuthenticationError, TailraceError
 from tailrace.model.limits import Limits
 from tailrace.model.security import ANONYMOUS, Principal
 
@@ -60,7 +60,8 @@ class HttpAuthentication:
         self.sessions = Sessions(clock, limits, is_tls=is_tls)
         self._users = broker.users
         self._authenticator = broker.authenticator
-        self._by_bearer = by_bearer
+        self._audit = broker.audit
+        self._by_bearer = by_bearer or broker.oidc.by_bearer
         self._name_of_certificate = name_of_certificate
         self._watch = LoginWatch(self.is_current)
         self._remembered: dict[tuple[bytes, str], RequestLogin] = {}
@@ -69,6 +70,7 @@ class HttpAuthentication:
     async def serve(self, app: ASGIApp, scope: Any, receive: Any, send: ASGISend) -> None:
         """Let the application answer a request as the principal that sends it, or answer it with 401."""
         host = _host_of(scope)
+        come_by("http")
         try:
             found = await self._login_of(scope, host)
             if found is None and not _is_open(scope):
@@ -76,13 +78,13 @@ class HttpAuthentication:
                     "this server demands authentication, and the request has none; send a name and a password, or a token, in"
                     " the header Authorization"
                 )
-        except AuthenticationError as error:
-            await _refuse(scope, receive, send, 401, error_body(error))
+        except TailraceError as error:
+            # Mostly an `AuthenticationError`; too much may wait for the threads or for the audit.
+            await _refuse(scope, receive, send, error.http_status, error_body(error))
             return
         except RequestRefusedError as error:
             await _refuse(scope, receive, send, error.status, problem_body(error.status, error.detail))
             return
-        come_by("http")
         if found is None:
             act_as(Principal(ANONYMOUS.name, host))
         else:
@@ -92,7 +94,10 @@ class HttpAuthentication:
 
     async def log_in(self, name: str, password: str, host: str) -> str:
         """Begin the session of a browser, and return the header `Set-Cookie` for it. Raises `AuthenticationError`."""
-        return self.sessions.begin(self._with_version(await self._authenticator.by_password(name, password, host)))
+        await self._audit.room()
+        login = await self._authenticator.by_password(name, password, host)
+        self._audit.logged_in(login, "session")
+        return self.sessions.begin(self._with_version(login))
 
     def is_current(self, found: RequestLogin) -> bool:
         """Return whether a login still counts."""
@@ -133,6 +138,7 @@ class HttpAuthentication:
         known = self._remembered.get((header, host))
         if known is not None and self.is_current(known):
             return known
+        await self._audit.room()
         scheme, _, value = header.decode("latin-1").partition(" ")
         value = value.strip()
         if scheme.lower() == "basic":
@@ -146,13 +152,14 @@ class HttpAuthentication:
                 raise
         else:
             raise AuthenticationError("the header Authorization has another scheme than Basic and Bearer; use one of these")
+        self._audit.logged_in(found.login, "password" if scheme.lower() == "basic" else "token", each_request=True)
         if len(self._remembered) >= _MAX_REMEMBERED:
             self._remembered.clear()
         self._remembered[header, host] = found
         return found
 
     async def _by_token(self, token: str, host: str) -> Login:
-        if self._by_bearer is None or token.startswith(_OUR_TOKENS):
+        if token.startswith(_OUR_TOKENS):
             return self._authenticator.by_token(token, host)
         return await self._by_bearer(token, host)
 
@@ -170,7 +177,11 @@ class HttpAuthentication:
             return None
         certificate = (scope.get("extensions") or {}).get(EXTENSION, {}).get(CERTIFICATE, dict)()
         name = self._name_of_certificate(certificate) if certificate else None
-        return RequestLogin(self._authenticator.by_certificate(name, host)) if name else None
+        if not name:
+            return None
+        login = self._authenticator.by_certificate(name, host)
+        self._audit.logged_in(login, "certificate", each_request=True)
+        return RequestLogin(login)
 
     def _with_version(self, login: Login) -> RequestLogin:
         user = self._users.find(login.principal.name)

@@ -2,8 +2,8 @@
 
 Triggered by a `POST /api/sql` that arrives in one piece, between two requests of its connection, with the headers that clients
 send and a Host that was accepted before, if its statement is a SELECT of one row by its key (`execute_at_once`). Where
-authentication is demanded, the header Authorization must have been right before. Everything else is left to uvicorn and
-`fast_endpoints.py`. `tests/integration/http/test_fast_requests.py` holds the responses of both equal.
+authentication is demanded, the header Authorization must have been right before, and there must be no quotas. Everything else
+is left to uvicorn and `fast_endpoints.py`. `tests/integration/http/test_fast_requests.py` holds the responses of both equal.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +14,7 @@ from tailrace.api.sql import SqlBody
 from tailrace.broker.security.principals import act_as, stop_acting
 from tailrace.http.authentication import HttpAuthentication
 from tailrace.http.connection import FAST_BEGIN, REQUEST_NAME
+from tailrace.http.quotas import HttpQuotas
 from tailrace.http.request_guard import RequestGuard
 from tailrace.http.statements import SqlExecutor, encode_result
 from tailrace.model.errors import ForbiddenError
@@ -41,8 +42,13 @@ DefaultHeaders = Sequence[tuple[bytes, bytes]]
 
 class FastRequests:
     def __init__(
-        self, request_guard: RequestGuard, engine: SqlExecutor, authentication: HttpAuthentication | None = None
+        self,
+        request_guard: RequestGuard,
+        engine: SqlExecutor,
+        authentication: HttpAuthentication | None = None,
+        quotas: HttpQuotas | None = None,
     ) -> None:
+        self._quotas = quotas
         self._request_guard = request_guard
         self._engine = engine
         self._authentication = authentication
@@ -59,7 +65,7 @@ class FastRequests:
         `host` is the address of the client.
         """
         head, end, body = data.partition(_END)
-        if not end or len(data) > _SMALL_BYTES:
+        if not end or len(data) > _SMALL_BYTES or (self._quotas is not None and self._quotas.is_on):
             return None
         checked = self._checked_head(head, len(body))
         if checked is None:
