@@ -175,7 +175,7 @@ ALICE = KafkaClient("192.0.2.1", 1, Principal("alice", "192.0.2.1"))
 ADMIN = KafkaClient("192.0.2.1", 2, Principal("root", "192.0.2.1"))
 THERE, GHOST = "there", "ghost"
 TOPIC, GROUP, TRANSACTION, WHOLE_CLUSTER = 29, 30, 53, 31
-BATCH = bytes(encode_batch([Record(TIMESTAMP, None, b"v")]))
+BATCH = bytes(encode_batch([Record(None, b"v", timestamp=TIMESTAMP)]))
 
 
 class Need(NamedTuple):
@@ -317,7 +317,7 @@ CASES = {
     "OffsetDelete": Case(
         OFFSET_DELETE_API,
         lambda name: OffsetDeleteRequest(
-            group_id=name,
+            group_id=THERE,
             topics=(OffsetDeleteRequestTopic(name=name, partitions=(OffsetDeleteRequestPartition(),)),),
         ),
         (on_group("drop"), on_topic("consume")),
@@ -474,6 +474,7 @@ CASES = {
         INIT_PRODUCER_ID_API,
         lambda name: InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=1000),
         (on_transaction("publish"),),
+        5,
     ),
     "AddPartitionsToTxn": Case(
         ADD_PARTITIONS_TO_TXN_API,
@@ -614,7 +615,8 @@ async def test_with_all_rights_it_is_answered(name: str) -> None:
     case = CASES[name]
     refusals = {TOPIC, GROUP, TRANSACTION, WHOLE_CLUSTER}
     async with secured() as asker:
-        await allow(asker, *case.needs)
+        # Who creates a topic is shown its configs with this right.
+        await allow(asker, *case.needs, on_topic("describe_configs"))
         for response in await answers(asker, case):
             assert not codes(response) & refusals
     async with secured() as asker:
@@ -746,9 +748,9 @@ async def test_configs_of_a_new_topic_are_told_to_who_may_describe_them() -> Non
 async def test_a_producer_id_needs_the_right_to_publish_somewhere() -> None:
     request = InitProducerIdRequest(transactional_id=None)
     async with secured() as asker:
-        assert (await asker.ask(INIT_PRODUCER_ID_API, request, client=ALICE)).error_code == WHOLE_CLUSTER
+        assert (await asker.ask(INIT_PRODUCER_ID_API, request, 5, ALICE)).error_code == WHOLE_CLUSTER
         await allow(asker, on_topic("publish"))
-        assert (await asker.ask(INIT_PRODUCER_ID_API, request, client=ALICE)).error_code == 0
+        assert (await asker.ask(INIT_PRODUCER_ID_API, request, 5, ALICE)).error_code == 0
 
 
 @pytest.mark.parametrize("transactional_id", [GHOST, THERE, None])
@@ -758,7 +760,7 @@ async def test_records_of_a_transaction_need_the_right_to_its_transactional_id(t
         producer = await asker.broker.transactions.init_producer(THERE, 60_000)
         batch = bytes(
             encode_batch(
-                [Record(TIMESTAMP, None, b"v")],
+                [Record(None, b"v", timestamp=TIMESTAMP)],
                 producer_id=producer.producer_id,
                 producer_epoch=producer.epoch,
                 base_sequence=0,

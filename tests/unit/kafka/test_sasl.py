@@ -79,7 +79,8 @@ async def test_a_token_of_somebody_else_is_for_who_knows_it() -> None:
         await kafka.broker.grants.add([Grant(principal="readers", operation="describe", kind="topic", name="t")])
         side = await kafka.connect()
         assert (await side.log_in("", "good", "OAUTHBEARER")).error_code == 0
-        answer = await side.ask(METADATA_API, MetadataRequest(topics=(MetadataRequestTopic(name="t"),)), 12)
+        named = MetadataRequest(topics=(MetadataRequestTopic(name="t"),), allow_auto_topic_creation=False)
+        answer = await side.ask(METADATA_API, named, 12)
         assert answer.topics[0].error_code == 3, "it may know that there is no such topic"
         refused = await kafka.connect()
         assert (await refused.log_in("", "bad", "OAUTHBEARER")).error_code == FAILED

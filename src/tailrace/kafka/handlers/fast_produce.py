@@ -8,7 +8,7 @@ request is left to `produce.py`. `tests/unit/kafka/test_fast_produce.py` holds t
 
 from tailrace.broker.broker import Broker
 from tailrace.kafka.dispatch import PendingResponse
-from tailrace.model.errors import TailraceError
+from tailrace.model.errors import TailraceError, TopicForbiddenError
 from tailrace.model.record import Appended, RawBatch
 from tailrace.wire.batch import LENGTH_FROM, batch_length, is_transactional
 from tailrace.wire.fast_produce import (
@@ -75,7 +75,8 @@ class _PendingProduce(PendingResponse):
 
     def failed(self, error: BaseException) -> None:
         if isinstance(error, TailraceError):
-            self.settle((write_single_batch_rejection(self._request, producer_error_code(error), str(error)),))
+            message = producer_error_message(error, is_named=bool(self._request.topic))
+            self.settle((write_single_batch_rejection(self._request, producer_error_code(error), message),))
         else:
             self.fail(error)
 
@@ -83,3 +84,10 @@ class _PendingProduce(PendingResponse):
 def producer_error_code(error: TailraceError) -> int:
     """Return the error code for a producer."""
     return _MAYBE_STORED if error.outcome == "unknown" else error.kafka_code
+
+
+def producer_error_message(error: TailraceError, *, is_named: bool) -> str:
+    """Return what a producer is told. One that named the topic by its id may not learn its name."""
+    if isinstance(error, TopicForbiddenError) and not is_named:
+        return "you may not publish to the topic with this id; have an administrator grant it"
+    return str(error)

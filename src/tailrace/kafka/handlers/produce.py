@@ -10,7 +10,12 @@ from typing import NamedTuple
 from tailrace.broker.broker import Broker
 from tailrace.kafka.access import Access
 from tailrace.kafka.dispatch import ApiRoute, DeferredResponse, EncodedResponse, RequestContext
-from tailrace.kafka.handlers.fast_produce import PARTITIONS_ADDED_SINCE, FastProduce, producer_error_code
+from tailrace.kafka.handlers.fast_produce import (
+    PARTITIONS_ADDED_SINCE,
+    FastProduce,
+    producer_error_code,
+    producer_error_message,
+)
 from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, TailraceError
 from tailrace.model.ids import Offset
 from tailrace.model.record import Appended, RawBatch
@@ -136,7 +141,9 @@ def _response(context: RequestContext, call: _ProduceCall, done: "asyncio.Future
     outcomes = iter(call.outcomes(done))
     topics = [
         ProducedTopic(
-            topic.name, topic.topic_id, [_produced(partition.index, next(outcomes)) for partition in topic.partition_data]
+            topic.name,
+            topic.topic_id,
+            [_produced(topic, partition.index, next(outcomes)) for partition in topic.partition_data],
         )
         for topic in call.request.topic_data
     ]
@@ -160,9 +167,10 @@ def _all_rejected(context: RequestContext, request: ProduceRequest, code: int, m
     return EncodedResponse((write_produce_response(context.version, topics),))
 
 
-def _produced(number: int, outcome: Appended | TailraceError) -> ProducedPartition:
+def _produced(topic: TopicProduceData, number: int, outcome: Appended | TailraceError) -> ProducedPartition:
     if isinstance(outcome, TailraceError):
-        return _rejected(number, producer_error_code(outcome), str(outcome))
+        message = producer_error_message(outcome, is_named=bool(topic.name))
+        return _rejected(number, producer_error_code(outcome), message)
     return ProducedPartition(number, 0, outcome.base_offset, outcome.append_time, outcome.log_start)
 
 
