@@ -138,5 +138,5 @@ def _names(grant: Grant, name: str) -> bool:
     wanted, parts = grant.name.split("."), name.split(".")
     if wanted[-1] == ">":
         head = wanted[:-1]
-        return len(parts) > len(head) and parts[: len(head)] == head
+        return parts[: len(head)] == head
     return len(parts) == len(wanted) and all(sign in ("*", part) for sign, part in zip(wanted, parts, strict=True))

@@ -20,6 +20,8 @@ PRINCIPALS = ("none", "wrong", "reader", "stranger", "owner", "administrator")
 
 ALL = "++++++"
 """Whoever reaches the server."""
+OPEN = "+-++++"
+"""Whoever reaches the server, but not with wrong credentials."""
 USERS = "--++++"
 """Whoever has authenticated. What is listed is only what the user may see."""
 READERS = "--+-++"
@@ -110,6 +112,8 @@ KAFKA: dict[str, Rule] = {
     "DeleteAcls": Rule(ADMINISTRATORS, "`alter` on the cluster"),
     "DescribeUserScramCredentials": Rule(ADMINISTRATORS, "`describe` on the cluster"),
     "AlterUserScramCredentials": Rule(ADMINISTRATORS, "`alter` on the cluster"),
+    "DescribeClientQuotas": Rule(ADMINISTRATORS, "`describe_configs` on the cluster"),
+    "AlterClientQuotas": Rule(ADMINISTRATORS, "`alter_configs` on the cluster"),
     "GetTelemetrySubscriptions": Rule(USERS, LOGIN),
     "PushTelemetry": Rule(USERS, LOGIN),
 }
@@ -122,8 +126,8 @@ _CHUNK = "`alter` on the source that is named, or `cluster_action` on the cluste
 _SHADOW = "`alter` or `cluster_action` on the cluster"
 
 HTTP: dict[str, Rule] = {
-    "GET /health": Rule(ALL, NOTHING),
-    "POST /api/login": Rule(ALL, "nothing; a wrong password is refused"),
+    "GET /health": Rule(OPEN, NOTHING),
+    "POST /api/login": Rule(OPEN, "nothing; a wrong password is refused"),
     "POST /api/logout": Rule(USERS, LOGIN),
     "GET /api/whoami": Rule(USERS, LOGIN),
     "GET /": Rule(USERS, LOGIN),
@@ -268,9 +272,9 @@ SQL: tuple[SqlRule, ...] = (
     SqlRule("DropIndexStatement", "DROP INDEX acme_by_total", OWNERS, "`alter` on the table of the index"),
     SqlRule("TruncateStatement", "TRUNCATE acme.bills", OWNERS, "`delete` on the table"),
     SqlRule("DropTableStatement", "DROP TABLE acme.unused_bills", OWNERS, "`drop` on the table"),
-    SqlRule("CreateTypeStatement", "CREATE TYPE acme.mood AS ENUM ('sad')", OWNERS, "`create` on the table of the type's name"),
-    SqlRule("AlterTypeStatement", "ALTER TYPE acme.mood ADD VALUE 'glad'", OWNERS, "`alter` on the table of the type's name"),
-    SqlRule("DropTypeStatement", "DROP TYPE acme.mood", OWNERS, "`drop` on the table of the type's name"),
+    SqlRule("CreateTypeStatement", "CREATE TYPE acme.mood AS ENUM ('sad')", ADMINISTRATORS, "`alter` on the cluster"),
+    SqlRule("AlterTypeStatement", "ALTER TYPE acme.mood ADD VALUE 'glad'", ADMINISTRATORS, "`alter` on the cluster"),
+    SqlRule("DropTypeStatement", "DROP TYPE acme.mood", ADMINISTRATORS, "`alter` on the cluster"),
     SqlRule(
         "CreateViewStatement",
         "CREATE VIEW acme.seen AS SELECT * FROM acme.bills",

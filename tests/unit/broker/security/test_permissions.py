@@ -120,7 +120,7 @@ async def test_names_are_literal_prefixed_or_patterns() -> None:
         assert await allowed("literal", "*", *names) == list(names)
         assert await allowed("prefixed", "orders", *names) == ["orders", "orders.eu", "orders.eu.paid"]
         assert await allowed("pattern", "orders.*", *names) == ["orders.eu"]
-        assert await allowed("pattern", "orders.>", *names) == ["orders.eu", "orders.eu.paid"]
+        assert await allowed("pattern", "orders.>", *names) == ["orders", "orders.eu", "orders.eu.paid"]
 
 
 @on_loop
