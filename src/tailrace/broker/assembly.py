@@ -50,6 +50,7 @@ from tailrace.broker.security.authentication import Authenticator
 from tailrace.broker.security.grants import Grants
 from tailrace.broker.security.oidc import OidcTokens
 from tailrace.broker.security.permissions import Permissions
+from tailrace.broker.security.principals import current_principal
 from tailrace.broker.security.quotas import Quotas
 from tailrace.broker.security.settings import SecuritySettings
 from tailrace.broker.security.users import Users
@@ -208,6 +209,7 @@ class Services:
             clock,
             limits,
             self._transaction_ended,
+            lambda: self.quotas.hold(current_principal(), None, "open_transactions"),
         )
         self.transactions = self.transaction_services.coordinator
         self.transaction_queries = self.transaction_services.queries

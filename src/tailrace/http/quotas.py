@@ -2,7 +2,8 @@
 
 A request of a user that has used more than its quota is refused with 429 and `Retry-After`. Bodies of requests are counted as
 published bytes, those of answers as consumed ones. Answers that go on, such as those to subscribers, are slowed down instead:
-each part of one waits until the quota allows it, but not so long that the client would count as one that reads nothing.
+each part of one waits until the quota allows it, but not so long that the client would count as one that reads nothing. The
+time of a request to `/api/sql` counts as seconds of SQL, from its begin to the end of its answer.
 
 Nothing here is asked while there are no quotas, and `GET /health` never.
 """
@@ -24,6 +25,7 @@ _FREE = "/health"
 _PUBLISH = "/api/topics/publish"
 _LONGEST_PAUSE_SECONDS = 5.0
 """How long one part of an answer waits at most. Clients are disconnected after `unsent_seconds`."""
+_SQL = "/api/sql"
 _WRITING = ("POST", "PUT", "PATCH")
 
 ASGIReceive = Callable[[], Awaitable[Any]]
@@ -58,11 +60,14 @@ class HttpQuotas:
             return
         self._quotas.charge(principal, None, "requests", 1)
         meter = _Meter(self, principal, receive, send)
+        began = time.monotonic()
         try:
             await app(scope, meter.receive, meter.send)
         finally:
             if release is not None:
                 release()
+            if scope["path"] == _SQL:
+                self._quotas.charge(principal, None, "sql_seconds", time.monotonic() - began)
 
     def charge(self, principal: Principal, kind: QuotaKind, amount: int) -> float:
         return self._quotas.charge(principal, None, kind, amount)
@@ -114,6 +119,8 @@ def _kinds(scope: ASGIScope) -> tuple[QuotaKind, ...]:
     """Return what a request is refused for. A client that publishes too much may read, and the other way round."""
     if scope["type"] == "http" and scope["path"] == _PUBLISH:
         return ("requests", "publish_bytes")
+    if scope["path"] == _SQL:
+        return ("requests", "publish_bytes", "consume_bytes", "sql_seconds")
     if scope["type"] == "http" and scope["method"] in _WRITING:
         return ("requests", "publish_bytes", "consume_bytes")
     return ("requests", "consume_bytes")

@@ -209,6 +209,12 @@ class QuotaExceededError(TailraceError):
         self.retry_after_seconds = retry_after_seconds
 
 
+class TransactionQuotaExceededError(QuotaExceededError):
+    """The user has as many open transactions as its quota allows. Kafka's clients wait until one has ended."""
+
+    kafka_code = 51
+
+
 class UnsupportedQuotaEntityError(InvalidRequestError):
     """Quotas are asked for of something that can have none."""
 

@@ -66,26 +66,31 @@ async def described(asker: Asker, *components: tuple[str, int, str | None], stri
 async def test_quotas_that_are_set_are_in_force_and_described(version: int) -> None:
     async with running_asker() as asker:
         entries = (
-            alteration({"user": "alice"}, producer_byte_rate=1000, requests=5, connections=3),
+            alteration({"user": "alice"}, producer_byte_rate=1000, requests=5, connections=3, open_transactions=2),
             alteration({"user": None, "client-id": "app"}, consumer_byte_rate=7),
-            alteration({"client-id": None}, open_transactions=2, sql_seconds=0.5),
+            alteration({"client-id": None}, sql_seconds=0.5),
         )
         assert await alter(asker, *entries, version=version) == [NONE] * 3
         assert await described(asker, version=version) == [
-            ({"client-id": None}, {"open_transactions": 2, "sql_seconds": 0.5}),
+            ({"client-id": None}, {"sql_seconds": 0.5}),
             ({"user": None, "client-id": "app"}, {"consumer_byte_rate": 7}),
-            ({"user": "alice"}, {"connections": 3, "producer_byte_rate": 1000, "requests": 5}),
+            ({"user": "alice"}, {"connections": 3, "open_transactions": 2, "producer_byte_rate": 1000, "requests": 5}),
         ]
         assert asker.broker.quotas.charge(Principal("alice"), "x", "publish_bytes", 2000) == 1.0
         assert await alter(asker, alteration({"user": "alice"}, producer_byte_rate=None), version=version) == [NONE]
-        assert asker.broker.quotas.get(QuotaEntity("alice")) == {"requests": 5, "connections": 3}
+        assert asker.broker.quotas.get(QuotaEntity("alice")) == {"requests": 5, "connections": 3, "open_transactions": 2}
         assert asker.broker.quotas.get(QuotaEntity(DEFAULT, "app")) == {"consume_bytes": 7}
 
 
 @on_loop
 async def test_quotas_are_filtered_as_in_kafka() -> None:
     async with running_asker() as asker:
-        whole = [{"client-id": "app"}, {"user": None}, {"user": "alice"}, {"user": "alice", "client-id": "app"}]
+        whole: list[dict[str, str | None]] = [
+            {"client-id": "app"},
+            {"user": None},
+            {"user": "alice"},
+            {"user": "alice", "client-id": "app"},
+        ]
         assert await alter(asker, *(alteration(one, requests=1) for one in whole)) == [NONE] * len(whole)
 
         async def found(*components: tuple[str, int, str | None], strict: bool = False) -> list[dict[str, str | None]]:
@@ -127,6 +132,7 @@ async def test_filters_that_are_none_are_refused(components: list[tuple[str, int
         alteration({"group": "g"}, requests=1),
         alteration({"user": ""}, requests=1),
         alteration({"user": "alice", "client-id": "app"}, connections=5),
+        alteration({"client-id": "app"}, open_transactions=5),
         alteration({"user": "alice"}, request_percentage=50),
         alteration({"user": "alice"}, controller_mutation_rate=5),
         alteration({"user": "alice"}, publish_bytes=5),

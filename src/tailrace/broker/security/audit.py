@@ -151,7 +151,7 @@ class Audit:
             self._add(record)
             return
         self.counted += 1
-        key = (record.principal, record.host, record.what, record.resource)
+        key: tuple[str, ...] = (record.principal, record.host, record.what, record.resource)
         if key not in self._counted and len(self._counted) >= _MAX_COUNTED:
             key = (EVERYBODY,)
             record = msgspec.structs.replace(record, principal=EVERYBODY, host="", what="others", resource="")

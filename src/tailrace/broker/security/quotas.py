@@ -19,7 +19,7 @@ from tailrace.broker.commits import Change, Committer
 from tailrace.broker.turns import Turns
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes
-from tailrace.model.errors import InvalidRequestError, LimitExceededError, QuotaExceededError
+from tailrace.model.errors import InvalidRequestError, LimitExceededError, QuotaExceededError, TransactionQuotaExceededError
 from tailrace.model.limits import Limits
 from tailrace.model.quota import COUNTED_KINDS, DEFAULT, QUOTA_KINDS, Quota, QuotaEntity, QuotaKind, check_quota
 from tailrace.model.security import Principal
@@ -103,8 +103,8 @@ class Quotas:
         for kind, value in changes.items():
             if value is not None:
                 check_quota(kind, value)
-            if kind == "connections" and entity.client_id is not None:
-                raise InvalidRequestError("a connection is counted before it says its client id; set connections for a user")
+            if kind in COUNTED_KINDS and entity.client_id is not None:
+                raise InvalidRequestError(f"{kind} are counted for users; name a user, or {DEFAULT!r}, and no client id")
         if entity not in self._quotas and len(self._quotas) >= self._limits.quotas:
             raise LimitExceededError(
                 f"there are quotas for {len(self._quotas)} users and clients, as many as quotas allows ({self._limits.quotas});"
@@ -162,7 +162,8 @@ class Quotas:
         places: Sequence[_Place] = ((name, client), (name, None), (None, client))
         if found is not None and self._held.get((found[0], kind), 0) >= found[1]:
             self.throttled[kind] += 1
-            raise QuotaExceededError(
+            error = TransactionQuotaExceededError if kind == "open_transactions" else QuotaExceededError
+            raise error(
                 f"{name!r} has {found[1]:g} {kind.replace('_', ' ')}, as many as its quota of {kind} allows; end some first",
                 1.0,
             )

@@ -2,8 +2,9 @@
 
 import pytest
 
+from tailrace.broker.security.principals import act_as
 from tailrace.broker.security.quotas import LONGEST_WAIT_SECONDS
-from tailrace.model.errors import InvalidRequestError, LimitExceededError, QuotaExceededError
+from tailrace.model.errors import InvalidRequestError, LimitExceededError, QuotaExceededError, TransactionQuotaExceededError
 from tailrace.model.limits import Limits
 from tailrace.model.quota import DEFAULT, Quota, QuotaEntity, QuotaKind, parse_quota
 from tailrace.model.security import SERVER, Principal
@@ -11,7 +12,9 @@ from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop
 from tests.support.brokers import running_broker
 from tests.support.clocks import ManualClock
+from tests.support.transactions import started
 
+CONCURRENT_TRANSACTIONS = 51
 ALICE, BOB = Principal("alice", "192.0.2.1"), Principal("bob", "192.0.2.2")
 
 
@@ -230,3 +233,27 @@ def test_quotas_are_read_from_text(kind: QuotaKind, text: str, value: float) -> 
 def test_text_that_is_no_quota_is_refused(kind: QuotaKind, text: str) -> None:
     with pytest.raises(InvalidRequestError):
         parse_quota(kind, text)
+
+
+@pytest.mark.parametrize("newer", [False, True])
+@on_loop
+async def test_a_user_has_no_more_open_transactions_than_its_quota(newer: bool) -> None:
+    async with running_broker() as broker:
+        await broker.topics.create("t")
+        await broker.quotas.alter(QuotaEntity("alice"), {"open_transactions": 1.0})
+        act_as(ALICE)
+        first, second = [await started(broker, name, newer=newer) for name in ("first", "second")]
+        for _ in range(3):
+            await first.write(0, b"a")
+            with pytest.raises(TransactionQuotaExceededError) as refused:
+                await second.write(0, b"b")
+            assert refused.value.kafka_code == CONCURRENT_TRANSACTIONS
+            await first.abort()
+            second = await started(broker, "second", newer=newer)
+            await second.write(0, b"b")
+            await second.commit()
+        act_as(BOB)
+        third, fourth = [await started(broker, name, newer=newer) for name in ("third", "fourth")]
+        await third.write(0, b"c")
+        await fourth.write(0, b"d")
+        act_as(SERVER)
