@@ -28,14 +28,14 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         constraints = x509.BasicConstraints(ca=True, path_length=None)
         self._certificate = (
-            _builder(self._name, self._name, self._key, days=10)
+            _builder(self._name, self._name, self._key, days=90)
             .add_extension(constraints, critical=True)
             .sign(self._key, hashes.SHA256())
         )
         self.file = self._folder / "ca.pem"
         self.file.write_bytes(self._certificate.public_bytes(Encoding.PEM))
 
-    def server(self, file: str = "server", names: Sequence[str] = ("127.0.0.1", "localhost"), *, days: float = 5) -> Issued:
+    def server(self, file: str = "server", names: Sequence[str] = ("127.0.0.1", "localhost"), *, days: float = 60) -> Issued:
         """A certificate of a server. It has expired if `days` is negative."""
         others = x509.SubjectAlternativeName([_other_name(name) for name in names])
         return self._issue(file, [names[0]], others, ExtendedKeyUsageOID.SERVER_AUTH, days)

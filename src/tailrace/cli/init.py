@@ -36,6 +36,10 @@ def init(
         ),
     ] = None,
     user: Annotated[str, typer.Option("--user", metavar="NAME", help="The name of the administrator.")] = "root",
+    password_file: Annotated[
+        Path | None,
+        typer.Option("--password-file", metavar="FILE", help="Write the password to this file instead of printing it."),
+    ] = None,
     certificate: Annotated[
         str | None,
         typer.Option("--certificate", metavar="NAME", help="Only issue a certificate for a client, as the user of this name."),
@@ -55,11 +59,12 @@ def init(
     [bold]Examples[/]
     tailrace init --data ./data
     tailrace init --data ./data --host events.example --host 10.0.0.7
+    tailrace init --data ./data --password-file root.password
     tailrace init --data ./data --certificate billing
     """
     import os
 
-    from tailrace.tls.authority import CertificateAuthority, check_names
+    from tailrace.tls.authority import CertificateAuthority, check_names, write_private
 
     os.umask(0o077)
     folder = data.absolute()
@@ -81,7 +86,9 @@ def init(
     authority = CertificateAuthority.create(folder / _TLS_FOLDER)
     server_certificate, server_key = authority.issue_for_server(names)
     file.write_text(_configuration(folder, hosts, server_certificate, server_key, authority.file), encoding="utf-8")
-    typer.echo(_next_steps(file, hosts, user, password, authority.file, names))
+    if password_file is not None:
+        write_private(password_file, f"{password}\n".encode())
+    typer.echo(_next_steps(file, hosts, user, password, password_file, authority.file, names))
 
 
 def make_administrator(folder: Path, name: str, password: str, *, force: bool) -> None:
@@ -165,13 +172,17 @@ client_ca = {_quoted(authority)}
 """
 
 
-def _next_steps(file: Path, hosts: list[str], user: str, password: str, authority: Path, names: list[str]) -> str:
+def _next_steps(
+    file: Path, hosts: list[str], user: str, password: str, password_file: Path | None, authority: Path, names: list[str]
+) -> str:
     host = hosts[0] if hosts else "127.0.0.1"
     host = f"[{host}]" if ":" in host else host
+    if password_file is None:
+        shown, flag = f"The password of {user} is shown only now:\n\n    {password}", ""
+    else:
+        shown, flag = f"The password of {user} is in {password_file}.", f" --password-file {password_file}"
     return f"""Written: {file}, an authority and a certificate for {", ".join(names)} in {authority.parent},
-and the administrator {user}. The password of {user} is shown only now:
-
-    {password}
+and the administrator {user}. {shown}
 
 Start the server:
 
@@ -179,7 +190,7 @@ Start the server:
 
 Log in, also from other machines that have a copy of {authority}:
 
-    tailrace sql --server https://{host}:{_HTTP_PORT} --ca-file {authority} --user {user}
+    tailrace sql --server https://{host}:{_HTTP_PORT} --ca-file {authority} --user {user}{flag}
 
 Properties of Kafka clients (of librdkafka; Java has the same ones in sasl.jaas.config and ssl.truststore.location):
 

@@ -64,8 +64,8 @@ class CertificateAuthority:
             .sign(key, hashes.SHA256())
         )
         authority = cls(folder, certificate, key)
-        _write(folder / "ca-key.pem", _key_pem(key), is_secret=True)
-        _write(authority.file, _certificate_pem(certificate), is_secret=False)
+        write_private(folder / "ca-key.pem", _key_pem(key))
+        write_private(authority.file, _certificate_pem(certificate))
         return authority
 
     @classmethod
@@ -132,8 +132,8 @@ class CertificateAuthority:
         if others is not None:
             builder = builder.add_extension(others, critical=False)
         certificate_file, key_file = self.folder / f"{file}.pem", self.folder / f"{file}-key.pem"
-        _write(key_file, _key_pem(key), is_secret=True)
-        _write(certificate_file, _certificate_pem(builder.sign(self._key, hashes.SHA256())), is_secret=False)
+        write_private(key_file, _key_pem(key))
+        write_private(certificate_file, _certificate_pem(builder.sign(self._key, hashes.SHA256())))
         return certificate_file, key_file
 
 
@@ -197,13 +197,11 @@ def _certificate_pem(certificate: "x509.Certificate") -> bytes:
     return certificate.public_bytes(Encoding.PEM)
 
 
-def _write(file: Path, content: bytes, *, is_secret: bool) -> None:
-    """Write a file whole or not at all, a secret one readable by its owner only from the first moment."""
+def write_private(file: Path, content: bytes) -> None:
+    """Write a file whole or not at all, readable by its owner only from the first moment."""
     unfinished = file.with_name(f"{file.name}.unfinished")
     unfinished.unlink(missing_ok=True)
     with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as writer:
-        if not is_secret:
-            os.fchmod(writer.fileno(), 0o644)
         writer.write(content)
         writer.flush()
         os.fsync(writer.fileno())
