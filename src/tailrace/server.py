@@ -33,6 +33,7 @@ from tailrace.model.commit import Durability
 from tailrace.model.errors import ConfigurationError, StorageFailedError, TailraceError
 from tailrace.model.limits import Limits
 from tailrace.model.server_credentials import ServerCredentials
+from tailrace.oidc_keys import downloaded_keys
 from tailrace.store.embedded import EmbeddedStore
 
 if TYPE_CHECKING:
@@ -155,6 +156,9 @@ class Server:
 
         limits = self._limits
         broker = Broker(opened.store, self._clock, limits, self._broker, self._security)
+        keys = downloaded_keys(self._security)
+        if keys is not None:
+            broker.oidc.read_keys_from(keys)
         await broker.start()
         try:
             sql = await LazySqlEngine.open(self._folder, broker, self._clock, limits)
