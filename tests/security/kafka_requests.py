@@ -27,7 +27,16 @@ REQUESTS: Mapping[str, Mapping[str, Any]] = {
     "DescribeTopicPartitions": {"topics": [{"name": TOPIC}]},
     "DescribeCluster": {},
     "FindCoordinator": {"key_type": 0, "coordinator_keys": [GROUP]},
-    "Produce": {"acks": 1, "timeout_ms": 1_000, "topic_data": [{"name": TOPIC, "partition_data": [{"index": 0, "records": encode_batch([Record(None, b"x", (), 1_700_000_000_000)])}]}]},
+    "Produce": {
+        "acks": 1,
+        "timeout_ms": 1_000,
+        "topic_data": [
+            {
+                "name": TOPIC,
+                "partition_data": [{"index": 0, "records": encode_batch([Record(None, b"x", (), 1_700_000_000_000)])}],
+            }
+        ],
+    },
     "InitProducerId": {"transactional_id": TRANSACTIONAL_ID, "transaction_timeout_ms": 60_000},
     "Fetch": {"max_wait_ms": 0, "topics": [{"topic": TOPIC, "partitions": [{"partition": 0, "partition_max_bytes": 1_000}]}]},
     "ListOffsets": {"replica_id": -1, "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0, "timestamp": -1}]}]},
@@ -42,7 +51,10 @@ REQUESTS: Mapping[str, Mapping[str, Any]] = {
     "ConsumerGroupDescribe": {"group_ids": [GROUP]},
     "ListGroups": {},
     "DeleteGroups": {"groups_names": [GROUP]},
-    "OffsetCommit": {"group_id": GROUP, "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0, "committed_offset": 0}]}]},
+    "OffsetCommit": {
+        "group_id": GROUP,
+        "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0, "committed_offset": 0}]}],
+    },
     "OffsetFetch": {"groups": [{"group_id": GROUP, "topics": [{"name": TOPIC, "partition_indexes": [0]}]}]},
     "OffsetDelete": {"group_id": GROUP, "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}]},
     "AddPartitionsToTxn": {
@@ -64,7 +76,9 @@ REQUESTS: Mapping[str, Mapping[str, Any]] = {
     "DescribeConfigs": {"resources": [{"resource_type": _TOPIC_RESOURCE, "resource_name": TOPIC}]},
     "AlterConfigs": {"resources": [{"resource_type": _TOPIC_RESOURCE, "resource_name": TOPIC}], "validate_only": True},
     "IncrementalAlterConfigs": {
-        "resources": [{"resource_type": _TOPIC_RESOURCE, "resource_name": TOPIC, "configs": [{"name": "retention.ms", "value": "1"}]}],
+        "resources": [
+            {"resource_type": _TOPIC_RESOURCE, "resource_name": TOPIC, "configs": [{"name": "retention.ms", "value": "1"}]}
+        ],
         "validate_only": True,
     },
     "ListConfigResources": {},
@@ -73,19 +87,43 @@ REQUESTS: Mapping[str, Mapping[str, Any]] = {
     "ListPartitionReassignments": {"topics": [{"name": TOPIC, "partition_indexes": [0]}]},
     "AlterReplicaLogDirs": {"dirs": [{"path": "/", "topics": _PARTITION}]},
     "UpdateFeatures": {"feature_updates": [{"feature": "x", "max_version_level": 1}], "validate_only": True},
-    "DescribeAcls": {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1, "resource_name_filter": None, "principal_filter": None, "host_filter": None},
+    "DescribeAcls": {
+        "resource_type_filter": 1,
+        "pattern_type_filter": 1,
+        "operation": 1,
+        "permission_type": 1,
+        "resource_name_filter": None,
+        "principal_filter": None,
+        "host_filter": None,
+    },
     "CreateAcls": {"creations": [{**_ACL, "operation": _READ, "permission_type": _ALLOW}]},
-    "DeleteAcls": {"filters": [{"resource_type_filter": 2, "resource_name_filter": "acme.free", "principal_filter": "User:newcomer", "host_filter": None, "operation": 1, "permission_type": 1}]},
+    "DeleteAcls": {
+        "filters": [
+            {
+                "resource_type_filter": 2,
+                "resource_name_filter": "acme.free",
+                "principal_filter": "User:newcomer",
+                "host_filter": None,
+                "operation": 1,
+                "permission_type": 1,
+            }
+        ]
+    },
     "DescribeUserScramCredentials": {"users": [{"name": "newcomer"}]},
     "AlterUserScramCredentials": {"deletions": [{"name": "newcomer", "mechanism": 1}]},
     "DescribeClientQuotas": {"components": [{"entity_type": "user", "match_type": 0, "match": "newcomer"}]},
     "AlterClientQuotas": {
-        "entries": [{"entity": [{"entity_type": "user", "entity_name": "newcomer"}], "ops": [{"key": "producer_byte_rate", "value": 1e6}]}],
+        "entries": [
+            {
+                "entity": [{"entity_type": "user", "entity_name": "newcomer"}],
+                "ops": [{"key": "producer_byte_rate", "value": 1e6}],
+            }
+        ],
         "validate_only": True,
     },
     "GetTelemetrySubscriptions": {},
     "PushTelemetry": {},
-}  # fmt: skip
+}
 """By the name of the API, the fields of the request. `SaslAuthenticate` is sent with each login."""
 
 

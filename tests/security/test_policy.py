@@ -15,7 +15,7 @@ from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.sql import statements
 from tailrace.sql.statements import Statement
 from tailrace.store.memory import MemoryStore
-from tests.security.policy import HTTP, KAFKA, PRINCIPALS, SQL
+from tests.security.policy import HTTP, KAFKA, PRINCIPALS, SQL, Rule, SqlRule
 from tests.support.kafka import running_asker
 from tools.render_policy import PAGE, rendered
 
@@ -40,7 +40,8 @@ def test_every_statement_of_sql_is_in_the_policy() -> None:
 
 
 def test_every_rule_is_about_each_principal() -> None:
-    for rule in (*KAFKA.values(), *HTTP.values(), *SQL):
+    rules: list[Rule | SqlRule] = [*KAFKA.values(), *HTTP.values(), *SQL]
+    for rule in rules:
         assert len(rule.allowed) == len(PRINCIPALS), rule
         assert set(rule.allowed) <= {"+", "-"}, rule
         assert rule.needs, rule

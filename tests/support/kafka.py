@@ -123,9 +123,10 @@ def asker_of(
 class RawClient:
     """A blocking socket to a real server."""
 
-    def __init__(self, address: str, timeout: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, address: str, timeout: float = PATIENCE_SECONDS, source: str | None = None) -> None:
+        """`source` is the address to connect from."""
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout)
+        self.socket = socket.create_connection((host, int(port)), timeout, None if source is None else (source, 0))
 
     def __enter__(self) -> "RawClient":
         return self

@@ -1,6 +1,7 @@
 """Grants: what there can be, and how they change."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -100,5 +101,9 @@ async def test_what_matches_is_removed_and_returned() -> None:
 async def test_concurrent_changes_are_all_made() -> None:
     async with running_broker() as broker:
         await asyncio.gather(*(broker.grants.add([grant(name=f"t{n}")]) for n in range(40)))
-        await asyncio.gather(*(broker.grants.remove(lambda one, n=n: one.name == f"t{n}") for n in range(0, 40, 2)))
+        await asyncio.gather(*(broker.grants.remove(_named(f"t{n}")) for n in range(0, 40, 2)))
         assert {one.name for one in broker.grants} == {f"t{n}" for n in range(1, 40, 2)}
+
+
+def _named(name: str) -> Callable[[Grant], bool]:
+    return lambda one: one.name == name
