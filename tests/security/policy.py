@@ -112,6 +112,8 @@ KAFKA: dict[str, Rule] = {
     "DeleteAcls": Rule(ADMINISTRATORS, "`alter` on the cluster"),
     "DescribeUserScramCredentials": Rule(ADMINISTRATORS, "`describe` on the cluster"),
     "AlterUserScramCredentials": Rule(ADMINISTRATORS, "`alter` on the cluster"),
+    "DescribeClientQuotas": Rule(ADMINISTRATORS, "`describe_configs` on the cluster"),
+    "AlterClientQuotas": Rule(ADMINISTRATORS, "`alter_configs` on the cluster"),
     "GetTelemetrySubscriptions": Rule(USERS, LOGIN),
     "PushTelemetry": Rule(USERS, LOGIN),
 }
