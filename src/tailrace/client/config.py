@@ -4,7 +4,7 @@ A wrong value raises `ConfigurationError`, which says what is allowed.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
@@ -75,10 +75,9 @@ class ConnectionConfig(msgspec.Struct, frozen=True, kw_only=True):
         shown = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
         return f"{type(self).__name__}({shown})"
 
-    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            yield name, _HIDDEN if name in _SECRETS and value is not None else value
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        values = [(name, getattr(self, name)) for name in self.__struct_fields__]
+        return [(name, _HIDDEN if name in _SECRETS and value is not None else value) for name, value in values]
 
 
 class ConsumerConfig(ConnectionConfig, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import os
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -52,7 +52,7 @@ class CredentialSource(msgspec.Struct, frozen=True, kw_only=True):
     """The PEM file with a client certificate."""
     key_file: str | None = None
 
-    def settings(self) -> dict[str, str]:
+    def settings(self) -> dict[str, Any]:
         """Read the secrets, and return the settings of `ConnectionConfig` that this names."""
         _check_one(self.password_env, self.password_file, "the password")
         _check_one(self.token_env, self.token_file, "the token")
