@@ -120,7 +120,9 @@ class PipelineEndpoints(Controller):
 
     @post("/{name:str}/discard", status_code=204)
     async def discard(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
-        await broker.pipelines.discard(_stages(read_body(body, StagesBody)))
+        stages = _stages(read_body(body, StagesBody))
+        broker.pipelines.require(name)
+        await broker.pipelines.discard(stages)
 
     @post("/{name:str}/report", status_code=200)
     async def report(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> ReportResponse:
