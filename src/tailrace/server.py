@@ -32,7 +32,7 @@ from tailrace.model.clock import Clock
 from tailrace.model.commit import Durability
 from tailrace.model.errors import ConfigurationError, StorageFailedError, TailraceError
 from tailrace.model.limits import Limits
-from tailrace.model.server_credentials import ServerCredentials
+from tailrace.model.server_credentials import CHILD_CERTIFICATE, ServerCredentials
 from tailrace.oidc_keys import downloaded_keys
 from tailrace.store.embedded import EmbeddedStore
 
@@ -251,7 +251,18 @@ class Server:
         if not is_asked and security.tls_certificate is None:
             return None
         certificate = None if security.tls_certificate is None else str(Path(security.tls_certificate).absolute())
-        return ServerCredentials(secret if is_asked else None, certificate, _mechanism(security) if is_asked else None)
+        mechanism = _mechanism(security) if is_asked else None
+        return ServerCredentials(secret if is_asked else None, certificate, mechanism, self._child_certificate())
+
+    def _child_certificate(self) -> str | None:
+        """Make a certificate for this run, if clients get no connection without one. It names nobody."""
+        if self._certificate is None or self._security.client_certificates != "required":
+            return None
+        from tailrace.tls.authority import make_nameless_certificate
+
+        file = self._folder.absolute() / CHILD_CERTIFICATE
+        self._certificate.trust(make_nameless_certificate(file))
+        return str(file)
 
     def _name_of_certificate(self) -> Callable[[Mapping[str, Any]], str | None] | None:
         if self._security.client_certificates == "off":

@@ -85,7 +85,7 @@ def up(
         "--accept-loss-after": accept_loss_after,
     }
     serve = [*command, "serve", *(word for flag, value in flags.items() if value is not None for word in (flag, str(value)))]
-    credentials = _credentials(config)
+    credentials = _credentials(config, folder)
     supervisor = Supervisor(_print_line, credentials)
     # Closing the terminal also stops both in order, unless it runs under `nohup`.
     hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
@@ -111,21 +111,28 @@ def up(
         raise typer.Exit(code if code > 0 else ExitCode.REFUSED)
 
 
-def _credentials(config: Path | None) -> "ServerCredentials | None":
+def _credentials(config: Path | None, folder: Path | None) -> "ServerCredentials | None":
     """Return what the pipeline gets in at the server with, if that asks or speaks TLS."""
     from tailrace.cli.settings import read_configuration
     from tailrace.model.errors import ConfigurationError
-    from tailrace.model.server_credentials import ServerCredentials, new_token
+    from tailrace.model.server_credentials import CHILD_CERTIFICATE, ServerCredentials, new_token
 
+    if config is None:
+        return None
     try:
-        security = None if config is None else read_configuration(config).security
+        configuration = read_configuration(config)
     except ConfigurationError:
         # The server reads the same file, and says what is wrong.
         return None
-    if security is None or (security.authentication == "off" and security.tls_certificate is None):
+    security = configuration.security
+    if security.authentication == "off" and security.tls_certificate is None:
         return None
     certificate = None if security.tls_certificate is None else str(Path(security.tls_certificate).absolute())
-    credentials = ServerCredentials(new_token(), certificate)
+    shown = None
+    if security.client_certificates == "required":
+        # The server has made it when it is ready.
+        shown = str((folder or Path(configuration.server.data or ".")).absolute() / CHILD_CERTIFICATE)
+    credentials = ServerCredentials(new_token(), certificate, client_certificate=shown)
     # For what this process itself asks the server.
     credentials.enter_environment()
     return credentials

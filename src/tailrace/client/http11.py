@@ -215,9 +215,10 @@ def tls_context(
 
     pinned = os.environ.get(CERTIFICATE_VARIABLE)
     try:
-        if ca_file is None and pinned is not None:
-            return pinned_context(pinned)
-        context = httpx.create_ssl_context() if ca_file is None else ssl.create_default_context(cafile=ca_file)
+        if ca_file is not None:
+            context = ssl.create_default_context(cafile=ca_file)
+        else:
+            context = httpx.create_ssl_context() if pinned is None else pinned_context(pinned)
     except (OSError, ValueError) as error:
         named = "SSL_CERT_FILE or SSL_CERT_DIR" if ca_file is None else f"ca_file is {ca_file!r}, which"
         raise ConfigurationError(f"{named} can't be read as PEM certificates: {error}") from error

@@ -15,10 +15,14 @@ import msgspec
 TOKEN_VARIABLE = "TAILRACE_TOKEN"  # noqa: S105  the name of a variable
 CERTIFICATE_VARIABLE = "TAILRACE_SERVER_CERTIFICATE"
 MECHANISM_VARIABLE = "TAILRACE_SERVER_MECHANISM"
-VARIABLES = (TOKEN_VARIABLE, CERTIFICATE_VARIABLE, MECHANISM_VARIABLE)
+CLIENT_CERTIFICATE_VARIABLE = "TAILRACE_CERTIFICATE_FILE"
+VARIABLES = (TOKEN_VARIABLE, CERTIFICATE_VARIABLE, MECHANISM_VARIABLE, CLIENT_CERTIFICATE_VARIABLE)
+CHILD_CERTIFICATE = "child-certificate.pem"
+"""The file of the data folder with the certificate that children show where clients get no connection without one."""
 SERVER_USER = "SERVER"
 """The user as which a child logs in over Kafka's protocol, with the token as its password."""
 
+_KEY_VARIABLE = "TAILRACE_KEY_FILE"
 _VARIABLE = "TAILRACE_CREDENTIALS_ON_STDIN"
 CREDENTIALS_ON_STDIN = {_VARIABLE: "1"}
 """The environment of a `tailrace` command that is to read credentials from its stdin."""
@@ -34,6 +38,8 @@ class ServerCredentials(msgspec.Struct, frozen=True, omit_defaults=True):
     """The file with the certificate of the server, if it speaks TLS."""
     mechanism: str | None = None
     """The SASL mechanism for Kafka's protocol."""
+    client_certificate: str | None = None
+    """The file with the certificate to show and its key, if the server gives no connection without one."""
 
     def __repr__(self) -> str:
         # Not the token, which would find its way into a log.
@@ -45,9 +51,13 @@ class ServerCredentials(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def enter_environment(self) -> None:
         """Put them into the environment of this process. What a list of processes shows of it does not change."""
-        for name, value in zip(VARIABLES, (self.token, self.certificate, self.mechanism), strict=True):
+        values = (self.token, self.certificate, self.mechanism, self.client_certificate)
+        for name, value in zip(VARIABLES, values, strict=True):
             if value is not None:
                 os.environ[name] = value
+        if self.client_certificate is not None:
+            # The key is in the same file.
+            os.environ.pop(_KEY_VARIABLE, None)
 
 
 def new_token() -> str:

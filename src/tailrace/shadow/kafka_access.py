@@ -13,8 +13,9 @@ from pathlib import Path
 import msgspec
 
 from tailrace.client.credentials import ServerAccess
+from tailrace.client.http11 import tls_context
 from tailrace.model.address import Address, parse_address
-from tailrace.model.server_credentials import SERVER_USER, credentials_of_environment, pinned_context
+from tailrace.model.server_credentials import SERVER_USER, credentials_of_environment
 from tailrace.model.shadow import Shadow
 from tailrace.shadow.failures import ShadowError
 
@@ -56,7 +57,7 @@ def server_access(address: str, access: ServerAccess | None = None) -> KafkaAcce
     return KafkaAccess(
         what="the Tailrace server",
         addresses=[parse_address(address)],
-        tls=None if given.certificate is None else pinned_context(given.certificate),
+        tls=None if given.certificate is None else tls_context("https:", None, given.client_certificate),
         mechanism=given.mechanism,
         user=SERVER_USER if given.mechanism is not None else "",
         password=lambda: given.token or "",

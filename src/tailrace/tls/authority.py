@@ -137,6 +137,34 @@ class CertificateAuthority:
         return certificate_file, key_file
 
 
+def make_nameless_certificate(file: Path) -> str:
+    """Write a certificate with its key that names nobody, and return the certificate as PEM. It is its own authority."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    key = _new_key()
+    # Without a common name: who shows it has to log in besides.
+    nobody = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Tailrace")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(nobody)
+        .issuer_name(nobody)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _EARLIER)
+        .not_valid_after(now + timedelta(days=_AUTHORITY_DAYS))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(is_authority=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = _certificate_pem(certificate)
+    write_private(file, _key_pem(key) + pem)
+    return pem.decode()
+
+
 def check_names(names: Sequence[str]) -> None:
     """Raise `ConfigurationError` for a name or address that can't stand in the certificate of a server."""
     for name in names:

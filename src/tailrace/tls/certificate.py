@@ -47,7 +47,13 @@ class ServerCertificate:
         self._stamps = self._read_stamps()
         self.context, self._ends_at = load_context(security)
         self._warned_at = 0.0
+        self._also_trusted = ""
         self._following: asyncio.Task[None] | None = None
+
+    def trust(self, certificate: str) -> None:
+        """Give clients a connection that show this certificate, besides those of `client_ca`. Called before the first one."""
+        self._also_trusted = certificate
+        self.context.load_verify_locations(cadata=certificate)
 
     def start(self) -> None:
         """Begin to look for changes of the files."""
@@ -70,6 +76,8 @@ class ServerCertificate:
         self._stamps = stamps
         try:
             context, ends_at = load_context(self._security)
+            if self._also_trusted:
+                context.load_verify_locations(cadata=self._also_trusted)
             if ends_at <= time.time():
                 raise ConfigurationError(f"the certificate in {self._security.tls_certificate} has expired")
         except ConfigurationError as error:

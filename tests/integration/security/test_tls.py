@@ -407,14 +407,16 @@ def test_a_client_without_a_good_certificate_gets_no_connection(mutual: TlsServe
     eventually(lambda: why in mutual.server.stderr, "it is logged", PATIENCE_SECONDS)
 
 
-def test_processes_of_the_server_get_in_and_show_their_secret_to_nobody(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", ["", 'client_certificates = "required"', 'sasl_mechanisms = ["PLAIN"]'])
+def test_processes_of_the_server_get_in_and_show_their_secret_to_nobody(tmp_path: Path, more: str) -> None:
     """A shadow: over HTTP, and over Kafka's protocol, with a certificate that is for another name."""
     authority = Authority(tmp_path)
     issued = authority.server(names=["events.example"])
     make_administrator(tmp_path / "data", "root", PASSWORD, force=False)
-    toml = section(issued, 'authentication = "required"')
+    client_ca = f'client_ca = "{authority.file}"' if "client" in more else ""
+    toml = section(issued, f'authentication = "required"\n{more}\n{client_ca}')
     with ServerProcess(tmp_path / "other") as other, ServerProcess(tmp_path / "data", toml=toml) as server:
-        sql = as_root(server)
+        sql = as_root(server, authority.client("root"))
         sql("CREATE TOPIC shop.orders")
         sql(f"CREATE SHADOW prod TO KAFKA '{other.kafka}' WITH (topics = 'shop.>')")
         eventually(
@@ -426,13 +428,18 @@ def test_processes_of_the_server_get_in_and_show_their_secret_to_nobody(tmp_path
         assert "tlr_server_" not in server.stderr
 
 
-def as_root(server: ServerProcess) -> Callable[[str], list[list[Any]]]:
+def as_root(server: ServerProcess, issued: Issued) -> Callable[[str], list[list[Any]]]:
+    context = ssl.create_default_context()
+    # The certificate is for another name.
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(issued.certificate, issued.key)
+
     def ask(text: str) -> list[list[Any]]:
         answer = httpx.post(
             f"{server.url}/api/sql",
             json={"sql": text},
             auth=("root", PASSWORD),
-            verify=False,  # noqa: S501  the certificate is for another name
+            verify=context,
             timeout=PATIENCE_SECONDS,
         )
         assert answer.status_code == 200, answer.text

@@ -1,12 +1,14 @@
 """The lines that `tailrace up` prints, and what it passes on."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from tailrace.cli.pipeline import check_connector_if_needed
 from tailrace.cli.settings import PipelineSection
-from tailrace.cli.up import _flags, _print_line
+from tailrace.cli.up import ManagedProcess, Supervisor, _flags, _print_line
+from tailrace.model.server_credentials import ServerCredentials
 from tailrace.pipeline.errors import SparkError
 
 
@@ -39,3 +41,30 @@ def test_the_connector_is_not_asked_for_where_nothing_needs_it_or_something_brin
     check_connector_if_needed(PipelineSection(latency="realtime", packages="org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"))
     (tmp_path / "spark-sql-kafka-0-10_2.13-4.2.0.jar").touch()
     check_connector_if_needed(PipelineSection(latency="realtime", jars=str(tmp_path)))
+
+
+CHILD = """
+import os, pathlib
+from tailrace.model.parent_process import end_with_parent_if_asked
+end_with_parent_if_asked()
+print("token", os.environ.get("TAILRACE_TOKEN"), b"secret" in pathlib.Path("/proc/self/environ").read_bytes(), flush=True)
+"""
+
+
+def test_processes_get_in_by_a_secret_that_their_environment_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    credentials = ServerCredentials("secret-of-up")
+    # As `up` itself has it, for what it asks the server.
+    monkeypatch.setenv("TAILRACE_TOKEN", "secret-of-up")
+    lines: list[str] = []
+    supervisor = Supervisor(lambda name, line: lines.append(line), credentials)
+    ready = supervisor.start(ManagedProcess("server", [sys.executable, "-c", CHILD], is_essential=True), until="token")
+    assert ready == "token secret-of-up False\n"
+    supervisor.run()
+
+
+def test_without_credentials_processes_are_given_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TAILRACE_TOKEN", raising=False)
+    supervisor = Supervisor(lambda name, line: None)
+    ready = supervisor.start(ManagedProcess("server", [sys.executable, "-c", CHILD], is_essential=True), until="token")
+    assert ready == "token None False\n"
+    supervisor.run()
