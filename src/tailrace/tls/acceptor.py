@@ -16,6 +16,7 @@ from socket import MSG_PEEK, SHUT_WR, socket
 
 from tailrace.model.limits import Limits
 from tailrace.tls.certificate import ServerCertificate
+from tailrace.tls.paced import paced
 
 _log = logging.getLogger(__name__)
 
@@ -26,8 +27,8 @@ _ACCEPTED_AT_ONCE = 64
 _PAUSE_SECONDS = 0.5
 """How long nothing is accepted when the system has no file or memory for more."""
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_CLOSE_SECONDS = 5.0
-"""How long a client has to take the rest of what was sent when the server closes a connection."""
+_CLOSE_SECONDS = 30.0
+"""How long a client has to take the last part of what was sent when the server closes a connection."""
 _LINGER_SECONDS = 1.0
 _UNREAD_BYTES = 64 * 1024
 
@@ -63,7 +64,7 @@ class TlsAcceptor:
         `open_connections` counts those whose handshake has ended, `admits` says whether an address may open another one at a
         time, and `refused` is called with the name of a limit or another reason, and with a message for the log.
         """
-        self._make_protocol = make_protocol
+        self._make_protocol = lambda: paced(make_protocol(), self._limits.unsent_seconds)
         self._open_connections = open_connections
         self._admits = admits
         self._refused = refused

@@ -469,3 +469,25 @@ def test_half_a_request_over_tls_ends_by_the_same_limit(tmp_path: Path) -> None:
             with suppress(ConnectionError, ssl.SSLError):
                 assert secure.recv(1) == b""
         eventually(lambda: "did not finish a request within 2 s" in server.stderr, "it is logged", PATIENCE_SECONDS)
+
+
+def test_answers_that_a_client_does_not_read_are_not_kept_by_the_thousand(tmp_path: Path) -> None:
+    """They count as unsent over TLS as they do without, so the client is disconnected, and the memory is given back."""
+    authority = Authority(tmp_path)
+    limits = "[limits]\nunsent_seconds = 2\n"
+    with ServerProcess(tmp_path / "data", toml=section(authority.server()) + limits) as server, ExitStack() as opened:
+        tls = TlsServer(server, authority, authority.server("unused"))
+        produce(tls.kafka(), "orders", *(bytes([number]) * 900_000 for number in range(20)))
+        with tls.client() as client:
+            page = client.post("/api/topics/consume", json={"topic": "orders", "start": 0, "limit": 1}).json()
+            assert page["messages"]
+        before = psutil.Process(server.pid).memory_info().rss
+        for _ in range(20):
+            plain = opened.enter_context(tls.connect(tls.http_address))
+            secure = opened.enter_context(tls.trust.wrap_socket(plain, server_hostname="127.0.0.1"))
+            body = b'{"topic": "orders", "start": 0, "limit": 100}'
+            head = b"POST /api/topics/consume HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+            secure.sendall(head + b"content-length: %d\r\n\r\n" % len(body) + body)
+        eventually(lambda: len(psutil.Process(server.pid).net_connections()) < 10, "they are disconnected", PATIENCE_SECONDS)
+        grown = psutil.Process(server.pid).memory_info().rss - before
+        assert grown < 200 * 1024 * 1024
