@@ -615,6 +615,9 @@ class SqlForbiddenError(ForbiddenError, SqlError):
     """The principal may not run the statement on what it names, which may exist or not."""
 
     default_sqlstate = "42501"
+    operation: str = ""
+    resource: str = ""
+    """What was denied on what, for the audit."""
 
 
 class QueryLimitError(SqlError):

@@ -20,6 +20,7 @@ from tailrace.model.errors import (
     InvalidRequestError,
     QueryLimitError,
     SqlError,
+    SqlForbiddenError,
     TailraceError,
     UnknownTableError,
     UnsupportedSqlError,
@@ -206,8 +207,8 @@ class StatementEngine:
                 return await self._execute(text, params, answer)
             with self._broker.answers.answer() as answer:
                 return await self._execute(text, params, answer)
-        except TailraceError:
-            self._stats.failures += 1
+        except TailraceError as error:
+            self._failed(error)
             raise
         except RecursionError as error:
             # Trees, parameters and results are walked recursively in many places.
@@ -290,8 +291,13 @@ class StatementEngine:
             out.end(QueryLimitError("the query was cancelled"))
             raise
         except Exception as error:  # noqa: BLE001  raised to the reader of the stream
-            self._stats.failures += 1
+            self._failed(error)
             out.end(error)
+
+    def _failed(self, error: Exception) -> None:
+        self._stats.failures += 1
+        if isinstance(error, SqlForbiddenError):
+            self._privileges.note(error)
 
     async def _execute(self, text: str, params: Parameters, answer: ReadAnswer) -> list[Result]:
         statements = await self._parse(text)

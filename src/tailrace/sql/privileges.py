@@ -129,6 +129,10 @@ class Privileges:
         if self._permissions.is_on and not self._may_write(operation, name):
             raise refusal(current_principal().name, operation, name, place)
 
+    def note(self, error: SqlForbiddenError) -> None:
+        """Note what was denied in the audit. Called once for each statement that was refused."""
+        self._permissions.on_denial(current_principal(), error.operation, error.resource)
+
     def may_know(self, name: str) -> bool:
         """Return whether the principal may know if there is a table, view or topic of this name."""
         return self._permissions.may("describe", "table", name) or self._permissions.may("describe", "topic", name)
@@ -178,7 +182,7 @@ class Privileges:
 
     def _topic(self, operation: Operation, name: str, asked: Statement) -> None:
         if not self._broker.topics.may(operation, name):
-            raise refusal(current_principal().name, operation, name, (asked.line, asked.column))
+            raise refusal(current_principal().name, operation, name, (asked.line, asked.column), "topic")
 
     def _add_route(self, asked: AddRouteStatement) -> None:
         self._topic("alter", asked.topic, asked)
@@ -204,8 +208,7 @@ class Privileges:
 
     def _require(self, operation: Operation, kind: ResourceKind, name: str, asked: Statement) -> None:
         if not self._permissions.may(operation, kind, name):
-            what = "the server" if kind == "cluster" else name
-            raise refusal(current_principal().name, operation, what, (asked.line, asked.column), is_name=kind != "cluster")
+            raise refusal(current_principal().name, operation, name, (asked.line, asked.column), kind)
 
     def _is_relation(self, name: str) -> bool:
         broker = self._broker
@@ -222,16 +225,20 @@ class Privileges:
 
 
 def refusal(
-    principal: str, operation: Operation, name: str, place: tuple[int, int] | None = None, *, is_name: bool = True
+    principal: str, operation: Operation, name: str, place: tuple[int, int] | None = None, kind: ResourceKind = "table"
 ) -> SqlForbiddenError:
     """Return the error for something that a principal may not do, the same whether there is something of that name or not."""
     verb = _VERBS.get(operation, operation.replace("_", " "))
-    return SqlForbiddenError(
-        f"{principal!r} may not {verb} {name!r}; have an administrator grant it"
-        if is_name
-        else f"{principal!r} may not {verb} {name}; have an administrator grant it",
-        *(place or ()),
-    )
+    what = "the server" if kind == "cluster" else repr(name)
+    resource = kind if kind == "cluster" else f"{'relation' if kind == 'table' else kind} {name}"
+    return denial(f"{principal!r} may not {verb} {what}; have an administrator grant it", operation, resource, place)
+
+
+def denial(message: str, operation: str, resource: str, place: tuple[int, int] | None) -> SqlForbiddenError:
+    """Return an error for what is not granted, with what the audit says of it."""
+    error = SqlForbiddenError(message, *(place or ()))
+    error.operation, error.resource = operation, resource
+    return error
 
 
 def visible_tables(broker: Broker) -> list[str]:

@@ -180,3 +180,8 @@ def test_an_error_without_a_place_names_the_line_of_its_statement_in_a_file() ->
         explain_sql_error(error, SqlRequest("\n\n CLEAR TOPIC x", 3, 9), "schema.sql")
         == "schema.sql, line 5: there is no topic 'x'"
     )
+
+
+def test_a_line_with_a_password_is_not_shown() -> None:
+    found = explain_sql_error(refusal(1, 24), SqlRequest("ALTER USER alice PASWORD 'hunter2'"))
+    assert found == "line 1, column 24: no"

@@ -17,6 +17,7 @@ from tailrace.model.errors import (
     LimitExceededError,
     QueryLimitError,
     SqlError,
+    SqlForbiddenError,
     TailraceError,
     UnknownTableError,
 )
@@ -116,7 +117,11 @@ class CopyHandler:
 
     def _table(self, name: str) -> Table:
         name = found_name(name, self._broker)
-        self._privileges.check_target("insert", name)
+        try:
+            self._privileges.check_target("insert", name)
+        except SqlForbiddenError as error:
+            self._privileges.note(error)
+            raise
         table = self._broker.tables.find(name)
         if table is not None:
             return table

@@ -12,7 +12,7 @@ import msgspec
 from tailrace.broker.broker import Broker
 from tailrace.broker.security.principals import current_principal
 from tailrace.model.clock import Clock
-from tailrace.model.errors import SqlError, SqlForbiddenError, UnknownUserError
+from tailrace.model.errors import SqlError, UnknownUserError
 from tailrace.model.security import ANY_NAME, EVERYBODY, OPERATIONS_ON, Grant, Principal
 from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import ColumnType
@@ -20,6 +20,7 @@ from tailrace.sql.analysis.errors import AnalysisError
 from tailrace.sql.analysis.input_texts import read_text
 from tailrace.sql.analysis.interval_texts import read_interval
 from tailrace.sql.analysis.types import TIMESTAMPTZ
+from tailrace.sql.privileges import denial
 from tailrace.sql.results import Result, ResultColumn
 from tailrace.sql.select.execution import tables_and_topics
 from tailrace.sql.statements import (
@@ -118,7 +119,8 @@ class SecurityHandler:
         if not sees_all(self._broker) and not any(
             token.id == asked.token_id and token.user == own for token in self._users.tokens()
         ):
-            raise SqlForbiddenError(f"{own!r} has no token of this id, and may not drop those of others", *_place(asked))
+            message = f"{own!r} has no token of this id, and may not drop those of others"
+            raise denial(message, "administer", "", _place(asked))
         await self._users.drop_token(asked.token_id)
         return Result(status="DROP TOKEN")
 
@@ -166,10 +168,8 @@ class SecurityHandler:
             found: Sequence[Grant] = visible_grants(self._broker)
         else:
             if asked.principal != current_principal().name and not sees_all(self._broker):
-                raise SqlForbiddenError(
-                    f"{current_principal().name!r} may not see the grants of {asked.principal!r}; ask an administrator",
-                    *_place(asked),
-                )
+                message = f"{current_principal().name!r} may not see the grants of {asked.principal!r}; ask an administrator"
+                raise denial(message, "administer", "", _place(asked))
             found = self._grants_for(asked)
         return Result(GRANT_COLUMNS, [grant_row(one) for one in found], status=f"SHOW GRANTS {len(found)}")
 
@@ -185,9 +185,8 @@ class SecurityHandler:
 
     def _require_admin(self, asked: Statement) -> None:
         if not sees_all(self._broker):
-            raise SqlForbiddenError(
-                f"{current_principal().name!r} is no administrator; ask one, or have one GRANT admin TO you", *_place(asked)
-            )
+            message = f"{current_principal().name!r} is no administrator; ask one, or have one GRANT admin TO you"
+            raise denial(message, "administer", "", _place(asked))
 
     def _require_self_or_admin(self, name: str, asked: Statement) -> None:
         if name != current_principal().name or self._users.find(name) is None:
@@ -198,11 +197,11 @@ class SecurityHandler:
             return
         for one in resources:
             if not self._may_grant(self._found(one)):
-                raise SqlForbiddenError(
+                message = (
                     f"{current_principal().name!r} may not grant or revoke what is on {one.name!r}; it takes the role admin, or"
-                    " ADMIN on it",
-                    *one.position,
+                    " ADMIN on it"
                 )
+                raise denial(message, "admin", f"{one.kind} {one.name}", one.position)
 
     def _may_grant(self, resource: GrantedResource) -> bool:
         if resource.pattern == "literal" and resource.name != ANY_NAME:

@@ -4,6 +4,7 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.security.principals import current_principal
 from tailrace.model.errors import SqlError, UnknownTableError
 from tailrace.model.names import without_public
+from tailrace.model.security import Operation
 from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import Table
 from tailrace.sql.grammar.columns import is_known_type
@@ -81,9 +82,12 @@ class TableHandler:
                 without_public(name), self._is_visible
             )
             if index is not None:
-                self._check_may_alter(index[0].name, asked)
+                self._require("alter", index[0].name, asked)
                 found.append(index)
-            elif not asked.if_exists:
+                continue
+            # Indexes share the names of tables.
+            self._require("describe", name, asked)
+            if not asked.if_exists:
                 raise SqlError(f"index {name!r} does not exist", asked.line, asked.column, sqlstate="42704")
         for table, known in found:
             await self._tables.drop_index(table, known)
@@ -92,9 +96,9 @@ class TableHandler:
     def _is_visible(self, table: Table) -> bool:
         return self._broker.permissions.may("describe", "table", table.name)
 
-    def _check_may_alter(self, table: str, asked: DropIndexStatement) -> None:
-        if not self._broker.permissions.may("alter", "table", table):
-            raise refusal(current_principal().name, "alter", table, (asked.line, asked.column))
+    def _require(self, operation: Operation, table: str, asked: DropIndexStatement) -> None:
+        if not self._broker.permissions.may(operation, "table", table):
+            raise refusal(current_principal().name, operation, table, (asked.line, asked.column))
 
     async def create_type(self, asked: CreateTypeStatement) -> Result:
         if is_known_type(without_public(asked.name)):
