@@ -101,7 +101,9 @@ BODIES: Mapping[str, Body] = {
 
 def path_of(endpoint: str) -> str:
     """Return the path of a request to an endpoint."""
-    _, _, path = endpoint.partition(" ")
+    method, _, path = endpoint.partition(" ")
     parts = path.split("/")
     values = {"{group_id}": GROUP, "{stage}": "one", "{part}": "0"}
-    return "/".join(_NAMES[parts[at - 1]] if part == "{name}" else values.get(part, part) for at, part in enumerate(parts))
+    # What is there for others is not deleted.
+    names = dict.fromkeys(_NAMES, "acme.unused") if method == "DELETE" else _NAMES
+    return "/".join(names[parts[at - 1]] if part == "{name}" else values.get(part, part) for at, part in enumerate(parts))

@@ -222,7 +222,7 @@ _ADMIN = "membership of `admin`"
 
 SQL: tuple[SqlRule, ...] = (
     SqlRule("Query", "SELECT * FROM acme.bills", READERS, "`select` on each table, `consume` on each topic"),
-    SqlRule("Query", 'SELECT offset FROM "acme.orders" LIMIT 1', READERS, "`select` on each table, `consume` on each topic"),
+    SqlRule("Query", 'SELECT "offset" FROM "acme.orders" LIMIT 1', READERS, "`select` on each table, `consume` on each topic"),
     SqlRule("Query", "SELECT 1", USERS, LOGIN),
     SqlRule("Query", "SELECT * FROM system.topics", USERS, "to see a row, `describe` on what it is about"),
     SqlRule("Write", "INSERT INTO acme.bills VALUES (7, 70)", OWNERS, "`insert` on the table"),
@@ -241,12 +241,19 @@ SQL: tuple[SqlRule, ...] = (
         READERS,
         "`consume` on the topic and the group",
     ),
-    SqlRule("AckStatement", "ACK acme.orders GROUP 'acme.readers' UPTO 0", READERS, "`consume` on the topic and the group"),
-    SqlRule("RedriveStatement", "REDRIVE acme.orders", OWNERS, "`publish` on the topic, and `consume` on its dead letters"),
+    SqlRule(
+        "AckStatement", "ACK acme.orders GROUP 'acme.readers' UPTO OFFSET 0", READERS, "`consume` on the topic and the group"
+    ),
+    SqlRule(
+        "RedriveStatement",
+        "REDRIVE DEAD LETTERS OF acme.orders",
+        OWNERS,
+        "`publish` on the topic, and `consume` on its dead letters",
+    ),
     SqlRule("CreateTopicStatement", "CREATE TOPIC acme.new", OWNERS, "`create` on the topic or on the cluster"),
     SqlRule(
         "SetTopicStatement",
-        "ALTER TOPIC acme.orders SET (retention = '1 day')",
+        "ALTER TOPIC acme.orders SET (retention_seconds = 86400)",
         OWNERS,
         "`alter` or `alter_configs` on the topic",
     ),
@@ -269,7 +276,7 @@ SQL: tuple[SqlRule, ...] = (
     ),
     SqlRule("AlterTableStatement", "ALTER TABLE acme.bills ADD COLUMN note TEXT", OWNERS, "`alter` on the table"),
     SqlRule("CreateIndexStatement", "CREATE INDEX acme_by_total ON acme.bills (total)", OWNERS, "`alter` on the table"),
-    SqlRule("DropIndexStatement", "DROP INDEX acme_by_total", OWNERS, "`alter` on the table of the index"),
+    SqlRule("DropIndexStatement", "DROP INDEX acme.acme_by_total", OWNERS, "`alter` on the table of the index"),
     SqlRule("TruncateStatement", "TRUNCATE acme.bills", OWNERS, "`delete` on the table"),
     SqlRule("DropTableStatement", "DROP TABLE acme.unused_bills", OWNERS, "`drop` on the table"),
     SqlRule("CreateTypeStatement", "CREATE TYPE acme.mood AS ENUM ('sad')", ADMINISTRATORS, "`alter` on the cluster"),
@@ -283,7 +290,10 @@ SQL: tuple[SqlRule, ...] = (
     ),
     SqlRule("DropViewStatement", "DROP VIEW acme.seen", OWNERS, "`drop` on the table of the view's name"),
     SqlRule(
-        "CreateSourceStatement", "CREATE SOURCE acme_new FROM 'postgresql://u@127.0.0.1:1/x'", OWNERS, "`create` on the source"
+        "CreateSourceStatement",
+        "CREATE SOURCE acme_new FROM POSTGRES 'postgresql://u@127.0.0.1:1/x'",
+        OWNERS,
+        "`create` on the source",
     ),
     SqlRule("AlterSourceStatement", "ALTER SOURCE acme_db SET (tables = 'public.*')", OWNERS, "`alter` on the source"),
     SqlRule("SnapshotSourceStatement", "ALTER SOURCE acme_db SNAPSHOT", OWNERS, "`alter` on the source"),
@@ -291,7 +301,7 @@ SQL: tuple[SqlRule, ...] = (
     SqlRule("DropSourceStatement", "DROP SOURCE acme_db", OWNERS, "`drop` on the source"),
     SqlRule(
         "CreateShadowStatement",
-        "CREATE SHADOW acme_copy FROM KAFKA '127.0.0.1:1' TOPICS ('acme.>')",
+        "CREATE SHADOW acme_copy FROM KAFKA '127.0.0.1:1' WITH (topics = 'acme.>')",
         ADMINISTRATORS,
         "`alter` on the cluster",
     ),
@@ -299,7 +309,7 @@ SQL: tuple[SqlRule, ...] = (
     SqlRule("PauseShadowStatement", "ALTER SHADOW acme_copy PAUSE", ADMINISTRATORS, "`alter` on the cluster"),
     SqlRule("SkipLostStatement", "ALTER SHADOW acme_copy SKIP LOST", ADMINISTRATORS, "`alter` on the cluster"),
     SqlRule("DropShadowStatement", "DROP SHADOW acme_copy", ADMINISTRATORS, "`alter` on the cluster"),
-    SqlRule("SetPipelineStatement", "ALTER PIPELINE router SET (latency = 'low')", ADMINISTRATORS, "`alter` on the cluster"),
+    SqlRule("SetPipelineStatement", "ALTER PIPELINE router SET (latency = 'batch')", ADMINISTRATORS, "`alter` on the cluster"),
     SqlRule("CreateUserStatement", "CREATE USER newcomer", ADMINISTRATORS, _ADMIN),
     SqlRule(
         "SetPasswordStatement",

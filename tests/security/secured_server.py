@@ -37,6 +37,9 @@ _KINDS: tuple[ResourceKind, ...] = ("topic", "table", "group", "queue", "source"
 _SETTINGS = """[security]
 authentication = "required"
 plain_without_tls = true
+
+[kafka]
+client_telemetry = true
 """
 _TABLES = "CREATE TABLE acme.bills (id INT PRIMARY KEY, total INT); INSERT INTO acme.bills VALUES (1, 10), (2, 20)"
 _addresses = count(2)
