@@ -29,8 +29,8 @@ SECONDS = 30
 class Issuer:
     """Answers what it is told to."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self) -> None:
+        self.url = ""
         self.status = 200
         self.headers: dict[str, str] = {}
         self.content = document(KEY)
@@ -41,18 +41,20 @@ class Issuer:
 
 @contextmanager
 def issuer_at(certificate: Path) -> Iterator[Issuer]:
+    answers = Issuer()
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            issuer.reads += 1
-            self.send_response(issuer.status)
-            for header, value in issuer.headers.items():
+            answers.reads += 1
+            self.send_response(answers.status)
+            for header, value in answers.headers.items():
                 self.send_header(header, value)
             self.end_headers()
-            pieces = [issuer.content] if not issuer.pause_seconds else [bytes((one,)) for one in issuer.content]
+            pieces = [answers.content] if not answers.pause_seconds else [bytes((one,)) for one in answers.content]
             try:
                 for piece in pieces:
                     self.wfile.write(piece)
-                    time.sleep(issuer.pause_seconds)
+                    time.sleep(answers.pause_seconds)
             except OSError:
                 # The reader has had enough.
                 self.close_connection = True
@@ -70,11 +72,11 @@ def issuer_at(certificate: Path) -> Iterator[Issuer]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate)
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    issuer = Issuer(f"https://127.0.0.1:{server.server_address[1]}/realm/secret-path/keys")
+    answers.url = f"https://127.0.0.1:{server.server_address[1]}/realm/secret-path/keys"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     try:
-        yield issuer
+        yield answers
     finally:
         server.shutdown()
         thread.join()
