@@ -252,7 +252,7 @@ def _nothing(statement: Statement) -> None:
 
 def _updates_on_conflict(write: Write) -> bool:
     conflict = write.tree.get("InsertStmt", {}).get("onConflictClause", {})
-    return conflict.get("action") == "ONCONFLICT_UPDATE"
+    return bool(conflict.get("action") == "ONCONFLICT_UPDATE")
 
 
 def _reads_target(write: Write) -> bool:

@@ -7,13 +7,14 @@ import traceback
 import pytest
 
 from tailrace.model.errors import TailraceError
+from tailrace.sql.parameters import Parameters
 from tests.support.aio import on_loop
 from tests.support.sql import AUTHENTICATED, SqlClient, running_sql
 
 PLANTED = "-".join(("planted", "hunter", "2"))
 """Joined here, so that the constants of this module do not have it."""
 
-GOOD = [
+GOOD: list[tuple[str, Parameters]] = [
     ("CREATE USER alice PASSWORD '{}'", ()),
     ("ALTER USER alice PASSWORD '{}'", ()),
     ("SELECT 1; ALTER USER alice PASSWORD '{}'; SELECT 2", ()),
@@ -21,7 +22,7 @@ GOOD = [
     ("ALTER USER alice PASSWORD $1", (PLANTED,)),
     ("CREATE USER bob PASSWORD '{}' -- " + "x" * 2_000, ()),
 ]
-BAD = [
+BAD: list[tuple[str, Parameters]] = [
     ("CREATE USER alice PASSWORD '{}'", ()),
     ("CREATE USER carol PASSWORD '{}' ROLE missing", ()),
     ("CREATE USER \"x:y\" PASSWORD '{}'", ()),

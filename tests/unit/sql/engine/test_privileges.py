@@ -427,8 +427,7 @@ async def test_shown_is_what_may_be_described() -> None:
         }
         with acting_as(READER):
             assert {text: sorted(row[0] for row in await sql.rows(text)) for text in shown} == shown  # type: ignore[type-var]
-            described = dict(await sql.rows("DESCRIBE TOPIC app.o"))
-            assert described["sources"] == "app.t"
+            assert ("sources", "app.t") in await sql.rows("DESCRIBE TOPIC app.o")
         with acting_as(ADMIN):
             everything = {text: sorted(row[0] for row in await sql.rows(text)) for text in shown}  # type: ignore[type-var]
         assert [text for text in shown if not set(shown[text]) < set(everything[text])] == []
