@@ -19,7 +19,7 @@ from typing import Any
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.security.authentication import Login
-from tailrace.broker.security.principals import act_as, come_by
+from tailrace.broker.security.principals import act_as, come_by, stop_acting
 from tailrace.http.connection import CERTIFICATE, EXTENSION
 from tailrace.http.login_watch import LoginWatch, RequestLogin, watch_with
 from tailrace.http.problems import BEARER_CHALLENGE, MEDIA_TYPE, RequestRefusedError, error_body, problem_body
@@ -85,12 +85,15 @@ class HttpAuthentication:
         except RequestRefusedError as error:
             await _refuse(scope, receive, send, error.status, problem_body(error.status, error.detail))
             return
-        if found is None:
-            act_as(Principal(ANONYMOUS.name, host))
-        else:
-            act_as(found.login.principal)
-            watch_with(self._watch, found)
-        await app(scope, receive, send)
+        before = act_as(Principal(ANONYMOUS.name, host) if found is None else found.login.principal)
+        try:
+            if found is None:
+                await app(scope, receive, send)
+            else:
+                with watch_with(self._watch, found):
+                    await app(scope, receive, send)
+        finally:
+            stop_acting(before)
 
     async def log_in(self, name: str, password: str, host: str) -> str:
         """Begin the session of a browser, and return the header `Set-Cookie` for it. Raises `AuthenticationError`."""

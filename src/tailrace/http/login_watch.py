@@ -91,9 +91,14 @@ class _Waiting:
 _watched: ContextVar[tuple[LoginWatch, RequestLogin] | None] = ContextVar("watched_login", default=None)
 
 
-def watch_with(watch: LoginWatch, login: RequestLogin) -> None:
-    """Let `until_login_ends` watch this login for the rest of the task."""
-    _watched.set((watch, login))
+@contextmanager
+def watch_with(watch: LoginWatch, login: RequestLogin) -> Iterator[None]:
+    """Let `until_login_ends` watch this login inside of the block."""
+    before = _watched.set((watch, login))
+    try:
+        yield
+    finally:
+        _watched.reset(before)
 
 
 @contextmanager

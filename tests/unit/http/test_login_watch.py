@@ -28,9 +28,8 @@ class Watched:
 
     async def wait(self, login: RequestLogin, seconds: float = 5.0) -> str:
         """What became of a request that waits so long."""
-        watch_with(self.watch, login)
         try:
-            with until_login_ends():
+            with watch_with(self.watch, login), until_login_ends():
                 await asyncio.sleep(seconds)
         except AuthenticationError as error:
             assert error.outcome == "unknown"
@@ -76,8 +75,7 @@ async def test_a_login_that_has_ended_before_is_not_waited_with() -> None:
 @on_loop
 async def test_what_ends_its_own_login_is_still_answered() -> None:
     watched = Watched()
-    watch_with(watched.watch, ALICE)
-    with until_login_ends():
+    with watch_with(watched.watch, ALICE), until_login_ends():
         watched.ended.add(ALICE)
         watched.watch.users_changed()
         await asyncio.sleep(0.2)
