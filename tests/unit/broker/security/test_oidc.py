@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from jwt.algorithms import ECAlgorithm
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.security.authentication import Login
@@ -319,7 +320,7 @@ async def test_a_document_that_is_none_lets_nobody_in_and_is_not_in_the_log(
 
 def test_only_public_keys_for_signatures_that_are_strong_enough_are_taken() -> None:
     private = SigningKeyPair("private", "ES256")
-    private.jwk["d"] = "AAAA"
+    private.jwk = json.loads(ECAlgorithm.to_jwk(private.private)) | {"kid": "private"}
     others = (
         SigningKeyPair("encrypts", "ES256", use="enc"),
         SigningKeyPair("wraps", "ES256", key_ops=["wrapKey"]),
