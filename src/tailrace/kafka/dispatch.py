@@ -35,7 +35,7 @@ from struct import error as StructError
 from typing import Any, NamedTuple
 
 from tailrace.broker.reading.answers import ReadAnswer
-from tailrace.broker.security.principals import act_as, come_by
+from tailrace.broker.security.principals import act_as, come_by, current_principal
 from tailrace.kafka.metrics import Traffic
 from tailrace.kafka.sasl import KafkaSession
 from tailrace.kafka.throttling import MeteredRequest, Throttle
@@ -229,8 +229,8 @@ class Dispatcher:
 
     def dispatch(self, frame: bytearray, client: KafkaClient) -> ResponseParts | PendingResponse:
         """Start a request. Raise if it can only be answered by closing the connection."""
-        if self._is_secured:
-            # Until the next one of this connection: each begins by saying whose it is.
+        if self._is_secured and current_principal() is not client.principal:
+            # Until another client's request is handled in this context: each begins by saying whose it is.
             act_as(client.principal)
             come_by("kafka")
         fast = self._fast_paths.get(bytes(frame[: API_KEY.size]))

@@ -159,7 +159,7 @@ def test_wrong_passwords_are_refused(server: SecuredKafkaThread, mechanism: str,
     assert KafkaError._AUTHENTICATION in {error.code() for error in told}
     assert AdminClient(confluent(server, "root")).list_topics(timeout=SECONDS)
     with pytest.raises(errors.KafkaError):
-        kafka.KafkaAdminClient(**python(server, name, password, mechanism), request_timeout_ms=5_000)
+        kafka.KafkaAdminClient(**python(server, name, password, mechanism), bootstrap_timeout_ms=2_000)
     assert AdminClient(confluent(server, "root")).list_topics(timeout=SECONDS)
 
     async def start() -> None:
@@ -281,7 +281,7 @@ def test_acls_by_librdkafka(server: SecuredKafkaThread) -> None:
     assert set(deleted.result(SECONDS)) == {read, group}
     assert read_one(confluent(server, "bob")).code() in (FORBIDDEN, KafkaError.GROUP_AUTHORIZATION_FAILED)
     bob = AdminClient(confluent(server, "bob"))
-    for refused in (*bob.create_acls([read]).values(), bob.describe_acls(everything)):
+    for refused in (*bob.create_acls([read]).values(), *bob.delete_acls([everything]).values()):
         with pytest.raises(KafkaException) as error:
             refused.result(SECONDS)
         assert error.value.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED
@@ -312,6 +312,10 @@ def test_acls_by_kafka_python(server: SecuredKafkaThread) -> None:
         found, problem = admin.describe_acls(wanted)
         assert problem is errors.NoError
         assert set(found) == {write, not_from_here}
+        asker = kafka.KafkaAdminClient(**python(server, "bob"))
+        with pytest.raises(errors.ClusterAuthorizationFailedError):
+            asker.describe_acls(wanted)
+        asker.close()
         ((_, removed, _),) = admin.delete_acls([wanted])
         assert set(removed) == {write, not_from_here}
     finally:
