@@ -50,6 +50,7 @@ from tailrace.sql.text_positions import TextPosition
 _USER = "the name of a user"
 _ROLE = "the name of a role"
 _MEMBER = "the name of a user or role"
+_EVERYBODY = "public"
 _OPERATIONS: Mapping[str, Operation] = {
     "SELECT": "select",
     "INSERT": "insert",
@@ -79,7 +80,7 @@ def create_user(reader: TokenReader, text: str) -> Statement:
     reader.conceals = True
     reader.expect("CREATE USER")
     if_not_exists = reader.take("IF NOT EXISTS")
-    name = reader.name(_USER)
+    name = _new_name(reader, _USER)
     has_password = reader.take("PASSWORD")
     password = _password(reader) if has_password else None
     has_roles = reader.take("ROLE")
@@ -109,7 +110,7 @@ def drop_user(reader: TokenReader, text: str) -> Statement:
 
 def create_role(reader: TokenReader, text: str) -> Statement:
     reader.expect("CREATE ROLE")
-    name = reader.name(_ROLE)
+    name = _new_name(reader, _ROLE)
     reader.expect_end()
     return CreateRoleStatement(text="CREATE ROLE", name=name)
 
@@ -168,6 +169,14 @@ def revoke(reader: TokenReader, text: str) -> Statement:
     return RevokeStatement(
         text="REVOKE", operations=operations, resources=resources, principals=_members_to_end(reader, _member)
     )
+
+
+def _new_name(reader: TokenReader, what: str) -> str:
+    position = reader.position
+    name = reader.name(what)
+    if name.lower() == _EVERYBODY:
+        reader.reject(f"PUBLIC stands for everybody, and can't be {what}", position)
+    return name
 
 
 def _password(reader: TokenReader) -> Secret | None:

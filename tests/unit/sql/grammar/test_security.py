@@ -169,6 +169,8 @@ def test_operations_are_read(operations: str, on: str, expected: tuple[str, ...]
         ("SHOW GRANTS alice", 13, "expected FOR or the end of the statement"),
         ("SHOW GRANT", 6, "did you mean 'GRANTS'"),
         ("CREATE USERS a", 8, "did you mean 'USER'"),
+        ('CREATE USER "Public"', 13, "PUBLIC stands for everybody, and can't be the name of a user"),
+        ("CREATE ROLE public", 13, "PUBLIC stands for everybody, and can't be the name of a role"),
     ],
 )
 def test_errors_point_at_the_place(text: str, column: int, message: str) -> None:
