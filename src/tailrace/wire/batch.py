@@ -21,6 +21,9 @@ HEADER_BYTES = 61
 CHECKED_FROM = 21
 """Where the bytes begin that the checksum covers."""
 
+FLAGS_AT = CHECKED_FROM + 1
+"""The byte of the attributes that says whether the batch is transactional."""
+
 LENGTH_FROM = 12
 """The batch's own length counts from here."""
 
@@ -111,7 +114,7 @@ def batch_length(batch: Buffer) -> int:
 
 def is_transactional(batch: Buffer) -> bool:
     """Return whether the batch says that it belongs to a transaction."""
-    return len(batch) > CHECKED_FROM + 1 and bool(batch[CHECKED_FROM + 1] & TRANSACTIONAL_MASK)
+    return len(batch) > FLAGS_AT and bool(batch[FLAGS_AT] & TRANSACTIONAL_MASK)
 
 
 def check_batch(batch: Buffer, *, may_be_sparse: bool = False) -> BatchHeader:

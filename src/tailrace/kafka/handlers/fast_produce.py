@@ -10,7 +10,7 @@ from tailrace.broker.broker import Broker
 from tailrace.kafka.dispatch import PendingResponse
 from tailrace.model.errors import TailraceError, TopicForbiddenError
 from tailrace.model.record import Appended, RawBatch
-from tailrace.wire.batch import LENGTH_FROM, batch_length, is_transactional
+from tailrace.wire.batch import FLAGS_AT, HEADER_BYTES, LENGTH_FROM, TRANSACTIONAL_MASK, batch_length
 from tailrace.wire.fast_produce import (
     SingleBatchRequest,
     read_single_batch_request,
@@ -39,8 +39,8 @@ class FastProduce:
         records = request.records
         if len(records) < LENGTH_FROM or batch_length(records) + LENGTH_FROM != len(records):
             return None
-        if self._is_secured and is_transactional(records):
-            # It needs a right to the transactional id, too.
+        if self._is_secured and (len(records) < HEADER_BYTES or records[FLAGS_AT] & TRANSACTIONAL_MASK):
+            # One of a transaction needs a right to the transactional id, too.
             return None
         topic = request.topic
         if not topic:
