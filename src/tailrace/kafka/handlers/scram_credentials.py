@@ -82,7 +82,7 @@ class ScramCredentialHandlers:
     async def alter(
         self, context: RequestContext, request: AlterUserScramCredentialsRequest
     ) -> AlterUserScramCredentialsResponse:
-        changes = (*request.deletions, *request.upsertions)
+        changes: tuple[ScramCredentialDeletion | ScramCredentialUpsertion, ...] = (*request.deletions, *request.upsertions)
         named = Counter((change.name, change.mechanism) for change in changes)
         twice = {name for (name, _), count in named.items() if count > 1}
         errors: dict[str, TailraceError | None] = {}
