@@ -84,5 +84,12 @@ def create_authentication(
     if not broker.permissions.is_on:
         return None
     return KafkaAuthentication(
-        broker.authenticator, broker.audit, settings, clock, limits, by_bearer or broker.oidc.by_bearer, name_of_certificate
+        broker.authenticator,
+        broker.users,
+        broker.audit,
+        settings,
+        clock,
+        limits,
+        by_bearer or broker.oidc.by_bearer,
+        name_of_certificate,
     )

@@ -17,11 +17,12 @@ from tailrace.broker.security.authentication import Authenticator, Login
 from tailrace.broker.security.passwords import MECHANISMS
 from tailrace.broker.security.principals import come_by
 from tailrace.broker.security.settings import Mechanism, SecuritySettings
+from tailrace.broker.security.users import Users
 from tailrace.kafka.scram import ScramExchange
 from tailrace.model.clock import Clock
 from tailrace.model.errors import AuthenticationError, IllegalSaslStateError, TailraceError, UnsupportedMechanismError
 from tailrace.model.limits import Limits
-from tailrace.model.security import ANONYMOUS, Principal
+from tailrace.model.security import ANONYMOUS, Principal, User
 from tailrace.wire.messages.authentication import SASL_AUTHENTICATE_API, SASL_HANDSHAKE_API
 from tailrace.wire.messages.cluster import API_VERSIONS_API
 
@@ -34,6 +35,7 @@ _API_KEY = Struct(">h")
 _ASKED_FIRST = (API_VERSIONS_API.key, SASL_HANDSHAKE_API.key, SASL_AUTHENTICATE_API.key)
 """What is answered without a login."""
 _SENDS_SECRETS = ("PLAIN", "OAUTHBEARER")
+_WITHOUT_PASSWORD = ("OAUTHBEARER",)
 _NONCE_BYTES = 24
 _NEVER = float("inf")
 _MALFORMED = "the message is not one of the mechanism"
@@ -59,6 +61,7 @@ class KafkaAuthentication:
     def __init__(
         self,
         authenticator: Authenticator,
+        users: Users,
         audit: Audit,
         settings: SecuritySettings,
         clock: Clock,
@@ -68,6 +71,7 @@ class KafkaAuthentication:
     ) -> None:
         """`by_bearer` decides on what OAUTHBEARER sends."""
         self.authenticator = authenticator
+        self.users = users
         self.audit = audit
         self.settings = settings
         self.clock = clock
@@ -113,6 +117,8 @@ class KafkaSession:
         self._mechanism = ""
         self._ends_at = _NEVER
         self._by_sasl = False
+        self._password_version: int | None = None
+        """The version of the user whose password the client had. With another password the login ends."""
         self.mechanisms = authentication.mechanisms(is_encrypted=is_encrypted)
         self.login = authentication.by_certificate(certificate, host)
         self.is_open = self.login is not None
@@ -149,11 +155,11 @@ class KafkaSession:
                     "unauthenticated",
                     f"{self._host} did not authenticate within {self._authentication.limits.request_seconds} s",
                 )
-        elif not self._authentication.authenticator.is_current(login):
+        elif not self._is_current(login):
             return SessionEnd(
                 "login_revoked",
-                f"the login of {login.principal.name!r} at {self._host} counts no more: its user or token was dropped, or"
-                " has expired",
+                f"the login of {login.principal.name!r} at {self._host} counts no more: its user or token was dropped or"
+                " has expired, or its password was changed",
             )
         elif self.is_open and self._authentication.clock.monotonic() >= self._ends_at:
             self.is_open = False
@@ -188,6 +194,12 @@ class KafkaSession:
             self._fail(error)
             raise
 
+    def _is_current(self, login: Login) -> bool:
+        if not self._authentication.authenticator.is_current(login):
+            return False
+        user = self._authentication.users.find(login.principal.name)
+        return self._password_version is None or (user is not None and user.version == self._password_version)
+
     def _exchange_of(self, mechanism: str) -> "_Exchange":
         if self._exchange is not None:
             raise IllegalSaslStateError("the exchange of a mechanism has begun; go on with SaslAuthenticate")
@@ -196,7 +208,7 @@ class KafkaSession:
                 f"the mechanism {mechanism[:32]!r} is not offered here; use {' or '.join(self.mechanisms) or 'TLS'}"
             )
         if mechanism in MECHANISMS:
-            return _Scram(self._authentication.authenticator, self._host, mechanism)
+            return _Scram(self._authentication, self._host, mechanism)
         if mechanism == "PLAIN":
             return _Plain(self._authentication.authenticator, self._host)
         return _Bearer(self._authentication.by_bearer, self._host)
@@ -210,6 +222,9 @@ class KafkaSession:
         before = self.login
         if self._by_sasl and before is not None and before.principal.name != login.principal.name:
             raise AuthenticationError("a client that logs in again has to do so as the same user")
+        user = self._authentication.users.find(login.principal.name)
+        has_password = self._mechanism not in _WITHOUT_PASSWORD and user is not None and user.id == login.user_id
+        self._password_version = user.version if has_password and user is not None else None
         clock = self._authentication.clock
         lifetimes = [self._authentication.settings.session_seconds * 1000]
         if login.expires_ms is not None:
@@ -250,11 +265,12 @@ class _Plain:
 class _Scram:
     """RFC 5802 and RFC 7677."""
 
-    def __init__(self, authenticator: Authenticator, host: str, mechanism: str) -> None:
-        self._authenticator = authenticator
+    def __init__(self, authentication: KafkaAuthentication, host: str, mechanism: str) -> None:
+        self._authenticator = authentication.authenticator
+        self._users = authentication.users
         self._host = host
         self._mechanism = mechanism
-        self._scram = ScramExchange(mechanism, authenticator.verifier, secrets.token_urlsafe(_NONCE_BYTES))
+        self._scram = ScramExchange(mechanism, self._authenticator.verifier, secrets.token_urlsafe(_NONCE_BYTES))
         self._has_begun = False
 
     async def step(self, message: bytes) -> tuple[bytes, Login | None]:
@@ -263,11 +279,16 @@ class _Scram:
             return self._scram.first(message), None
         answer = self._scram.final(message)
         user = self._scram.user
-        if answer is None or user is None:
+        if answer is None or user is None or self._has_changed(user):
             error = self._authenticator.failure(self._scram.name, self._host, self._mechanism)
             await asyncio.sleep(self._authenticator.pause_seconds(self._host))
             raise error
         return answer, self._authenticator.by_verifier(user, self._host)
+
+    def _has_changed(self, user: User) -> bool:
+        """Return whether the user was dropped, or got another password, since the exchange began."""
+        now = self._users.find(user.name)
+        return bool(user.id) and (now is None or (now.id, now.version) != (user.id, user.version))
 
 
 class _Bearer:

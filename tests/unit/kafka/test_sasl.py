@@ -267,6 +267,33 @@ async def test_the_connections_of_a_dropped_token_are_closed() -> None:
         assert await is_served(other)
 
 
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN"])
+@on_loop
+async def test_the_connections_of_who_gets_another_password_are_closed(mechanism: str) -> None:
+    async with secured_kafka() as kafka:
+        await kafka.broker.users.create("alice", PASSWORD)
+        token = await kafka.broker.users.create_token("alice")
+        side, other = await logged_in(kafka, mechanism), await logged_in(kafka, "OAUTHBEARER", token.text)
+        kafka.inspect()
+        assert await is_served(side)
+        await kafka.broker.users.set_password("alice", "another")
+        kafka.inspect()
+        assert await side.is_closed()
+        assert await is_served(other)
+
+
+@on_loop
+async def test_a_password_that_changes_during_the_exchange_is_wrong() -> None:
+    async with secured_kafka() as kafka:
+        await kafka.broker.users.create("alice", PASSWORD)
+        side, client = await kafka.connect(), ScramClient("alice", PASSWORD)
+        await side.handshake("SCRAM-SHA-256")
+        first = await side.authenticate(client.first())
+        await kafka.broker.users.set_password("alice", "another")
+        assert (await side.authenticate(client.final(first.auth_bytes))).error_code == FAILED
+        assert await side.is_closed()
+
+
 def lasting(seconds: int) -> SecuritySettings:
     return msgspec.structs.replace(REQUIRED, session_seconds=seconds)
 
