@@ -17,6 +17,7 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (
+    ConstraintError,
     InvalidRequestError,
     QueryLimitError,
     SqlError,
@@ -347,11 +348,19 @@ class StatementEngine:
             statement = bind(statement, by_name(statement, params))
         self._privileges.check(statement)
         if isinstance(statement, Write):
-            return await self._write(statement, params, answer)
+            try:
+                return await self._write(statement, params, answer)
+            except ConstraintError as error:
+                self._privileges.check_shown(error, statement)
+                raise
         if isinstance(statement, CreateTableAsStatement):
             return await self._filling.create(statement, params, answer)
         if isinstance(statement, ExplainStatement):
-            return await self._explaining.explain(statement, params, answer)
+            try:
+                return await self._explaining.explain(statement, params, answer)
+            except ConstraintError as error:
+                self._privileges.check_shown(error, statement.statement)
+                raise
         if isinstance(statement, ConsumeStatement):
             return await self._consuming.consume(statement, answer)
         return await self._handlers[type(statement)](statement)
@@ -405,7 +414,12 @@ class StatementEngine:
             params.append(values)
             indexes.append(index)
         if on_tables:
-            for index, result in zip(indexes, await self.tables.write(on_tables, params, messages), strict=True):
+            try:
+                written = await self.tables.write(on_tables, params, messages)
+            except ConstraintError as error:
+                self._privileges.check_shown(error, *(planned.statement for planned in transaction.statements))
+                raise
+            for index, result in zip(indexes, written, strict=True):
                 results[index] = result
         elif messages:
             await self._broker.publisher.publish(messages)

@@ -12,7 +12,7 @@ from typing import Any
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.security.principals import current_principal
-from tailrace.model.errors import SqlForbiddenError
+from tailrace.model.errors import ConstraintError, SqlForbiddenError
 from tailrace.model.security import CLUSTER, Operation, ResourceKind
 from tailrace.sql.grammar.writes import kinds_in
 from tailrace.sql.statements import (
@@ -85,6 +85,8 @@ _ON_CLUSTER = (
 )
 _VERBS: Mapping[Operation, str] = {"insert": "insert into", "delete": "delete from", "select": "read", "consume": "read"}
 
+_UNIQUE = "23505"
+
 Check = Callable[[Any], None]
 
 
@@ -128,6 +130,18 @@ class Privileges:
         """Raise unless the principal may write to the table or topic of a name. There may be none, if it may know that."""
         if self._permissions.is_on and not self._may_write(operation, name):
             raise refusal(current_principal().name, operation, name, place)
+
+    def check_shown(self, error: ConstraintError, *statements: Statement) -> None:
+        """Raise an error of writes without its values if they are those of rows that the principal may not read.
+
+        Only UPDATE needs it: who inserts a row knows its values.
+        """
+        may = self._permissions.may
+        updated = [one.target for one in statements if isinstance(one, Write) and one.kind == "update"]
+        hidden = next((name for name in updated if not may("select", "table", self._known_name(name))), None)
+        if hidden is not None and error.sqlstate == _UNIQUE:
+            message = f"a row of table {hidden!r} would have values that must be unique, and that another row has"
+            raise ConstraintError(message, sqlstate=_UNIQUE) from None
 
     def note(self, error: SqlForbiddenError) -> None:
         """Note what was denied in the audit. Called once for each statement that was refused."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tailrace.model.errors import (
+    ConstraintError,
     ForbiddenError,
     RouteExistsError,
     SqlError,
@@ -384,6 +385,20 @@ async def test_writers_that_may_not_read_learn_nothing() -> None:
                 with pytest.raises(SqlForbiddenError, match="'alice' may not read 't'"):
                     await sql.run(text)
             await sql.run("DELETE FROM t")
+
+
+@on_loop
+async def test_errors_of_writers_that_may_not_read_have_no_values() -> None:
+    async with running_sql(security=AUTHENTICATED) as sql:
+        await sql.run("CREATE TABLE t (id int PRIMARY KEY, a int, b int, UNIQUE (a, b))")
+        await sql.run("INSERT INTO t VALUES (1, 1, 777), (2, 2, 777)")
+        await sql.run("CREATE USER alice; GRANT UPDATE ON TABLE t TO alice")
+        for text in ("UPDATE t SET a = 5", "BEGIN; UPDATE t SET a = 5; COMMIT", "EXPLAIN ANALYZE UPDATE t SET a = 5"):
+            with pytest.raises(ConstraintError, match="777"):
+                await sql.run(text)
+            with acting_as("alice"), pytest.raises(ConstraintError, match="would have values that must be unique") as caught:
+                await sql.run(text)
+            assert (caught.value.sqlstate, "777" in str(caught.value)) == ("23505", False)
 
 
 @on_loop
