@@ -20,7 +20,6 @@ from tailrace.cli.serve import ACCEPT_LOSS_HELP
 from tailrace.cli.status_lines import print_status
 from tailrace.model.backoff import Backoff
 from tailrace.model.parent_process import ENDS_WITH_PARENT
-from tailrace.model.server_credentials import CREDENTIALS_ON_STDIN, VARIABLES
 
 if TYPE_CHECKING:
     from tailrace.cli.settings import PipelineSection
@@ -271,6 +270,8 @@ class _RunningProcess:
     def _environment(self) -> dict[str, str]:
         if self._credentials is None:
             return {**os.environ, **ENDS_WITH_PARENT}
+        from tailrace.model.server_credentials import CREDENTIALS_ON_STDIN, VARIABLES
+
         # Others can see what is in the environment of a process at its start.
         kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
         return {**kept, **ENDS_WITH_PARENT, **CREDENTIALS_ON_STDIN}

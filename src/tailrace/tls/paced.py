@@ -36,7 +36,8 @@ class PacedTransport(asyncio.Transport):
         self._is_protocol_paused = False
         self._high = _HIGH_BYTES
         self._low = _HIGH_BYTES // 4
-        transport.set_write_buffer_limits(high=0)
+        # Not 0, with which connections with TLS are paused from the beginning.
+        transport.set_write_buffer_limits(high=1)
 
     def write(self, data: Buffer) -> None:
         if self.is_closing() or not data:

@@ -1,5 +1,6 @@
 """The lines that `tailrace up` prints, and what it passes on."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -7,8 +8,7 @@ import pytest
 
 from tailrace.cli.pipeline import check_connector_if_needed
 from tailrace.cli.settings import PipelineSection
-from tailrace.cli.up import ManagedProcess, Supervisor, _flags, _print_line
-from tailrace.model.server_credentials import ServerCredentials
+from tailrace.cli.up import _flags, _print_line
 from tailrace.pipeline.errors import SparkError
 
 
@@ -47,24 +47,24 @@ CHILD = """
 import os, pathlib
 from tailrace.model.parent_process import end_with_parent_if_asked
 end_with_parent_if_asked()
-print("token", os.environ.get("TAILRACE_TOKEN"), b"secret" in pathlib.Path("/proc/self/environ").read_bytes(), flush=True)
+print("token", os.environ.get("TAILRACE_TOKEN"), b"TAILRACE_TOKEN" in pathlib.Path("/proc/self/environ").read_bytes(), flush=True)
+"""
+UP = """
+import os, sys
+from tailrace.cli.up import ManagedProcess, Supervisor
+from tailrace.model.server_credentials import ServerCredentials
+credentials = ServerCredentials(sys.argv[2]) if len(sys.argv) > 2 else None
+if credentials is not None:
+    credentials.enter_environment()
+supervisor = Supervisor(lambda name, line: None, credentials)
+print(supervisor.start(ManagedProcess("server", [sys.executable, "-c", sys.argv[1]], is_essential=True), until="token"))
 """
 
 
-def test_processes_get_in_by_a_secret_that_their_environment_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    credentials = ServerCredentials("secret-of-up")
-    # As `up` itself has it, for what it asks the server.
-    monkeypatch.setenv("TAILRACE_TOKEN", "secret-of-up")
-    lines: list[str] = []
-    supervisor = Supervisor(lambda name, line: lines.append(line), credentials)
-    ready = supervisor.start(ManagedProcess("server", [sys.executable, "-c", CHILD], is_essential=True), until="token")
-    assert ready == "token secret-of-up False\n"
-    supervisor.run()
-
-
-def test_without_credentials_processes_are_given_none(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("secret", "said"), [(["secret-of-up"], "token secret-of-up False"), ([], "token None False")])
+def test_processes_get_in_by_a_secret_that_their_environment_does_not_show(
+    monkeypatch: pytest.MonkeyPatch, secret: list[str], said: str
+) -> None:
     monkeypatch.delenv("TAILRACE_TOKEN", raising=False)
-    supervisor = Supervisor(lambda name, line: None)
-    ready = supervisor.start(ManagedProcess("server", [sys.executable, "-c", CHILD], is_essential=True), until="token")
-    assert ready == "token None False\n"
-    supervisor.run()
+    ended = subprocess.run([sys.executable, "-c", UP, CHILD, *secret], capture_output=True, text=True, check=True, timeout=60)
+    assert ended.stdout.strip() == said

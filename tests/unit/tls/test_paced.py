@@ -22,7 +22,7 @@ class SlowConnection(asyncio.Transport):
         self.adapter: Any = None
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        assert high == 0
+        assert high == 1
 
     def write(self, data: Any) -> None:
         self.taken.append(bytes(data))
