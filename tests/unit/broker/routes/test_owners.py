@@ -63,6 +63,7 @@ async def test_a_route_belongs_to_who_made_it_and_to_nobody_without_authenticati
     async with running_sql(security=AUTHENTICATED) as sql:
         await chat(sql)
         assert (await add(sql)).owner == "alice"
+        assert (await add(sql, text=f"{ADD} WHERE (id > 1) WITH (snapshot = true)")).owner == "alice"
     async with running_sql() as sql:
         await chat(sql)
         assert (await add(sql)).owner == ""
