@@ -47,12 +47,15 @@ class ScramClient:
         nonce: str = "rOprNGfwEbeRWgbNEkqO",
         header: str = "n,,",
         final_header: str | None = None,
+        nonce_before: str = "",
     ) -> None:
+        """`nonce_before` is what the last message has before the nonce."""
         self._password = password.encode()
         self._hash = HASHES[mechanism]
         self._bare = f"n={name},r={nonce}".encode()
         self._header = header.encode()
         self._final_header = self._header if final_header is None else final_header.encode()
+        self._nonce_before = nonce_before.encode()
         self._server_signature = b""
 
     def first(self) -> bytes:
@@ -63,7 +66,7 @@ class ScramClient:
         salt, iterations = base64.b64decode(given[b"s"]), int(given[b"i"])
         salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, iterations)
         client_key = hmac.digest(salted, b"Client Key", self._hash)
-        unproven = b"c=" + base64.b64encode(self._final_header) + b",r=" + given[b"r"]
+        unproven = b"c=" + base64.b64encode(self._final_header) + b",r=" + self._nonce_before + given[b"r"]
         signed = self._bare + b"," + server_first + b"," + unproven
         signature = hmac.digest(hashlib.new(self._hash, client_key).digest(), signed, self._hash)
         proof = bytes(left ^ right for left, right in zip(client_key, signature, strict=True))

@@ -42,6 +42,7 @@ class ScramExchange:
         self.user: User | None = None
         self._verifier: ScramVerifier | None = None
         self._header = b""
+        self._client_nonce = b""
         self._nonce = b""
         self._messages = b""
 
@@ -59,7 +60,8 @@ class ScramExchange:
         self.user, verifier = self._find(self.name, self._mechanism)
         self._verifier = verifier
         self._header = found["header"].encode()
-        self._nonce = (found["nonce"] + self._server_nonce).encode()
+        self._client_nonce = found["nonce"].encode()
+        self._nonce = self._client_nonce + self._server_nonce.encode()
         answer = b"r=%b,s=%b,i=%d" % (self._nonce, base64.b64encode(verifier.salt), verifier.iterations)
         self._messages = found["bare"].encode() + b"," + answer
         return answer
@@ -72,7 +74,8 @@ class ScramExchange:
             raise _malformed()
         if not hmac.compare_digest(_decoded(found["binding"]), self._header):
             raise AuthenticationError("somebody has changed what the client says of channel binding")
-        if not hmac.compare_digest(found["nonce"].encode(), self._nonce):
+        # librdkafka before 2.6.1 puts its own nonce before that of the exchange once more, and Apache Kafka allows it.
+        if found["nonce"].encode() not in (self._nonce, self._client_nonce + self._nonce):
             raise AuthenticationError("the client answers to another exchange than this one")
         signed = self._messages + b"," + found["unproven"].encode()
         proof = _decoded(found["proof"])

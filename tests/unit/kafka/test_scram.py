@@ -114,6 +114,17 @@ def test_the_proof_of_another_exchange_is_refused() -> None:
         replayed.final(proof)
 
 
+def test_librdkafka_before_2_6_1_may_send_its_nonce_twice() -> None:
+    server, client = exchange(), ScramClient("user", "pencil", nonce=CLIENT_NONCE, nonce_before=CLIENT_NONCE)
+    answer = server.final(client.final(server.first(client.first())))
+    assert answer is not None
+    assert client.accepts(answer)
+    for before in ("x", CLIENT_NONCE * 2, SERVER_NONCE):
+        server, client = exchange(), ScramClient("user", "pencil", nonce=CLIENT_NONCE, nonce_before=before)
+        with pytest.raises(AuthenticationError, match="another exchange"):
+            server.final(client.final(server.first(client.first())))
+
+
 def test_a_proof_with_the_nonce_of_this_exchange_put_in_is_no_proof() -> None:
     client = ScramClient("user", "pencil")
     proof = client.final(exchange().first(client.first()))
