@@ -67,7 +67,7 @@ def _with_login(run: Callable[..., None]) -> Callable[..., None]:
 
     def with_login(*args: Any, server: str, **given: Any) -> None:
         login = {name: given.pop(name) for name in LOGIN_OPTIONS}
-        run(*args, server=Server(server, **login), **given)
+        run(*args, server=ServerLogin(server, **login), **given)
 
     flag = inspect.Parameter("server", inspect.Parameter.KEYWORD_ONLY, default=DEFAULT_SERVER.url)
     flags = [
@@ -100,7 +100,7 @@ class MessageFormat(StrEnum):
     VALUE = "value"
 
 
-class Server:
+class ServerLogin:
     """Where a server is, and where to find what to log in with: names of files, and never a secret itself."""
 
     def __init__(
@@ -133,9 +133,9 @@ class Server:
         )
 
 
-DEFAULT_SERVER = Server("http://127.0.0.1:8080")
+DEFAULT_SERVER = ServerLogin("http://127.0.0.1:8080")
 
-ServerOption = Annotated[Server, "`--server`, and the flags of `LOGIN_OPTIONS`"]
+ServerOption = Annotated[ServerLogin, "`--server`, and the flags of `LOGIN_OPTIONS`"]
 """What a command with a parameter `server` is given."""
 _SERVER_FLAG = typer.Option("--server", metavar="URL", envvar="TAILRACE_SERVER", help="The HTTP address of the server.")
 _PANEL = "Login"

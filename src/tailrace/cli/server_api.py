@@ -14,7 +14,6 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from tailrace.cli.command_line import Server
 from tailrace.cli.errors import CommandError, UsageError
 from tailrace.client._sync.transport import Transport
 from tailrace.client.config import ConnectionConfig
@@ -50,7 +49,7 @@ _Response = TypeVar("_Response")
 class ServerApi:
     """Keeps a connection to one server for several requests. Used as `with ServerApi(server) as api:`."""
 
-    def __init__(self, server: Server, password: str | None = None) -> None:
+    def __init__(self, server: ServerLogin, password: str | None = None) -> None:
         """`password` is that of the user of the server, if somebody was asked for it."""
         self._server = server
         self._password = password

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import typer
 
-from tailrace.cli.command_line import DEFAULT_SERVER, CommandGroup, JsonOption, Server, ServerOption
+from tailrace.cli.command_line import DEFAULT_SERVER, CommandGroup, JsonOption, ServerLogin, ServerOption
 from tailrace.cli.display import (
     Heading,
     ProgressDisplay,
@@ -332,7 +332,9 @@ class _Steps:
         print_status(printable(f"{time.monotonic() - self._began:6.1f} s  {step + ':':<10} {what}"))
 
 
-def _with_clusters(name: str, server: Server, work: "Callable[[ShadowApi], Coroutine[None, None, T]]", interrupted: str) -> T:
+def _with_clusters(
+    name: str, server: ServerLogin, work: "Callable[[ShadowApi], Coroutine[None, None, T]]", interrupted: str
+) -> T:
     """Run what asks the server and both clusters, and turn what fails into one line for a person."""
     from tailrace.shadow.cut_over import CutOverError
     from tailrace.shadow.failures import ShadowError
@@ -380,7 +382,7 @@ def run(name: NameArgument, server: ServerOption = DEFAULT_SERVER) -> None:
     print_status("stopped")
 
 
-def _copy_on_uvloop(name: str, server: Server) -> None:
+def _copy_on_uvloop(name: str, server: ServerLogin) -> None:
     import uvloop
 
     from tailrace.shadow.copier import Copier

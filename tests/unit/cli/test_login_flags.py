@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tailrace.cli.command_line import DEFAULT_SERVER, LOGIN_OPTIONS, CommandGroup, Server, ServerOption
+from tailrace.cli.command_line import DEFAULT_SERVER, LOGIN_OPTIONS, CommandGroup, ServerLogin, ServerOption
 from tailrace.cli.commands import build_app
 
 FLAGS = {"--user", "--password-file", "--token-file", "--ca-file"}
@@ -33,7 +33,7 @@ def test_most_commands_use_a_server() -> None:
 
 
 def test_a_command_gets_a_server_with_files_by_their_absolute_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[Server] = []
+    found: list[ServerLogin] = []
 
     def command(
         name: Annotated[str, typer.Argument()], server: ServerOption = DEFAULT_SERVER, more: Annotated[int, typer.Option()] = 1

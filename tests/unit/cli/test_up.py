@@ -47,7 +47,8 @@ CHILD = """
 import os, pathlib
 from tailrace.model.parent_process import end_with_parent_if_asked
 end_with_parent_if_asked()
-print("token", os.environ.get("TAILRACE_TOKEN"), b"TAILRACE_TOKEN" in pathlib.Path("/proc/self/environ").read_bytes(), flush=True)
+environment = pathlib.Path("/proc/self/environ").read_bytes()
+print("token", os.environ.get("TAILRACE_TOKEN"), b"TAILRACE_TOKEN" in environment, flush=True)
 """
 UP = """
 import os, sys

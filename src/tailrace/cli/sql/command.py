@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from tailrace.cli.command_line import DEFAULT_SERVER, JsonOption, RowFormat, Server, ServerOption, SkipCorruptOption
+from tailrace.cli.command_line import DEFAULT_SERVER, JsonOption, RowFormat, ServerOption, SkipCorruptOption
 from tailrace.cli.errors import CommandError, ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def sql(
         raise typer.Exit(code)
 
 
-def _asked_password(server: Server) -> str | None:
+def _asked_password(server: ServerLogin) -> str | None:
     """Ask for the password of a user that is given on a terminal without one."""
     from tailrace.client.credentials import PASSWORD, PASSWORD_FILE
 
