@@ -94,6 +94,8 @@ class Span(msgspec.Struct, frozen=True, tag=True):
 
     began: float
     ended: float
+    cpu_seconds: float = 0.0
+    """The CPU time of the server between them. To connect and to log in is not part of it."""
 
     @property
     def seconds(self) -> float:
