@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tailrace.cli.command_line import DEFAULT_SERVER, CommandGroup, JsonOption, ServerOption, YesOption
+from tailrace.cli.command_line import DEFAULT_SERVER, CommandGroup, JsonOption, ServerLogin, ServerOption, YesOption
 from tailrace.cli.display import Heading, confirm, print_json, print_note, print_table
 from tailrace.cli.errors import UsageError, exit_code_of
 from tailrace.cli.sql.script import quoted_where_needed

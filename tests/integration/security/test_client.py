@@ -56,7 +56,7 @@ def use_everything(client: Client) -> None:
         with client.subscriber().subscribe("acme.>", after=published.cursor - 1) as events:
             assert next(iter(events)).cursor == published.cursor
         with client.subscriber().subscribe_queue("acme.orders", "q", poll_timeout=5_000) as queue:
-            queue.ack(queue.poll())
+            assert [queue.ack(event) for event in queue.poll()]
 
 
 def test_a_client_logs_in_by_password_token_address_and_environment(
@@ -173,7 +173,7 @@ def test_a_client_trusts_and_shows_certificates(tmp_path: Path, monkeypatch: pyt
         monkeypatch.setenv("TAILRACE_KEY_FILE", str(mine.key))
         use_everything(Client(server.url))
         with Commands(server.url) as commands:
-            assert commands.done("topics", "list", "--json").objects[0]["topic"] == "acme.orders"
+            assert commands.done("topics", "list", "--json").objects[0]["name"] == "acme.orders"
 
 
 async def publish_once(url: str, **settings: Any) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from tailrace.cli.command_line import DEFAULT_SERVER, JsonOption, RowFormat, ServerOption, SkipCorruptOption
+from tailrace.cli.command_line import DEFAULT_SERVER, JsonOption, RowFormat, ServerLogin, ServerOption, SkipCorruptOption
 from tailrace.cli.errors import CommandError, ExitCode, UsageError
 
 if TYPE_CHECKING:

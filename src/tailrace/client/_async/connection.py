@@ -4,6 +4,7 @@ An HTTP connection carries one request at a time. The request leaves in one piec
 """
 
 import asyncio
+import logging
 import os
 import ssl
 import time
@@ -22,6 +23,10 @@ from tailrace.client.http11 import (
     ResponseReader,
     is_readable,
 )
+
+_websocket_log = logging.getLogger("tailrace.client.websocket")
+# Its lines for debugging have all headers, and so passwords and tokens.
+_websocket_log.setLevel(logging.INFO)
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -154,6 +159,7 @@ class AsyncWebSocket:
             self._url,
             ssl=self._tls,
             additional_headers=self._headers,
+            logger=_websocket_log,
             open_timeout=self._open_seconds,
             close_timeout=CLOSE_SECONDS,
             max_size=MAX_WEBSOCKET_MESSAGE_BYTES,

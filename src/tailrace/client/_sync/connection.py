@@ -1,6 +1,7 @@
 """An HTTP connection and a WebSocket for threads. Written by hand, like its asyncio twin `_async/connection.py`."""
 
 import contextlib
+import logging
 import socket
 import ssl
 import time
@@ -18,6 +19,10 @@ from tailrace.client.http11 import (
     is_readable,
     wait_readable_or_writable,
 )
+
+_websocket_log = logging.getLogger("tailrace.client.websocket")
+# Its lines for debugging have all headers, and so passwords and tokens.
+_websocket_log.setLevel(logging.INFO)
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
@@ -99,6 +104,7 @@ class WebSocket:
             self._url,
             ssl=self._tls,
             additional_headers=self._headers,
+            logger=_websocket_log,
             open_timeout=self._open_seconds,
             close_timeout=CLOSE_SECONDS,
             max_size=MAX_WEBSOCKET_MESSAGE_BYTES,

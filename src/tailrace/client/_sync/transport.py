@@ -130,6 +130,8 @@ class Transport:
                 response = self._fast_pool.exchange(request, timeout, check)
             else:
                 response = self._general_pool().exchange(request, timeout, check)
+        except TailraceError:
+            raise  # those of httpx, of which one is an `OSError` too
         except OSError as error:
             raise error_from_exception(self.url, error) from error
         if response.status not in _SUCCESS:
