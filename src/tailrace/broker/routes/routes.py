@@ -108,10 +108,6 @@ class Routes:
         """Iterate over the routes in force, in the order in which they were added."""
         return iter(tuple(self._in_force.values()))
 
-    def visible(self) -> list[Route]:
-        """Return the routes in force to topics that the principal of the request may describe."""
-        return [route for route in self if self._topics.may("describe", route.topic_name)]
-
     def __len__(self) -> int:
         return len(self._in_force)
 
