@@ -15,7 +15,6 @@ from urllib.parse import urlencode
 import msgspec
 
 from tailrace.cli.command_line import ServerLogin
-from tailrace.cli.command_line import ServerLogin
 from tailrace.cli.errors import CommandError, UsageError
 from tailrace.client._sync.transport import Transport
 from tailrace.client.config import ConnectionConfig
