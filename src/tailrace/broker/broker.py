@@ -5,6 +5,7 @@ of `model`.
 """
 
 import asyncio
+import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from uuid import UUID, uuid4
@@ -18,6 +19,9 @@ from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.store.contract import Store
+
+
+_DECOY_KEY_BYTES = 32
 
 
 class Broker(Services):
@@ -63,7 +67,11 @@ class Broker(Services):
         await self.sources.drop_unfinished()
         await drop_old_times(self.store, self.committer)
         self.cluster_id = await load_cluster_id(self.store, self.committer, uuid4)
-        await self.route_owners.start()
+        if self.permissions.is_on:
+            self.authenticator.decoy_key = await load_once(
+                self.store, self.committer, keys.DECOY_KEY, lambda: secrets.token_bytes(_DECOY_KEY_BYTES)
+            )
+        await self.route_owners.review()
         self.cut_overs.start()
         self.snowflakes.start_after(int.from_bytes(self.store.get(keys.MESSAGE_ID_MARK) or b""))
         await self.audit.start()
@@ -103,14 +111,13 @@ async def drop_old_times(store: Store, committer: Committer) -> None:
 
 async def load_cluster_id(store: Store, committer: Committer, new_uuid: Callable[[], UUID]) -> str:
     """Return the cluster id of the log. The first broker on a log generates and stores it."""
+    return (await load_once(store, committer, keys.IDENTITY, lambda: urlsafe_b64encode(new_uuid().bytes).rstrip(b"="))).decode()
+
+
+async def load_once(store: Store, committer: Committer, key: bytes, new: Callable[[], bytes]) -> bytes:
+    """Return a value that is made once for a log, and stored."""
 
     def decide() -> Changes | None:
-        if store.latest(keys.IDENTITY) is not None:
-            return None
-        generated = urlsafe_b64encode(new_uuid().bytes).rstrip(b"=")
-        return Changes(puts=((keys.IDENTITY, generated),))
+        return None if store.latest(key) is not None else Changes(puts=((key, new()),))
 
-    def settled(_: CommitReceipt | None) -> str:
-        return (store.get(keys.IDENTITY) or b"").decode()
-
-    return await committer.submit(Change(decide, settled))
+    return await committer.submit(Change(decide, lambda _: store.get(key) or b""))

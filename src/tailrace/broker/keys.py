@@ -51,6 +51,8 @@ OLD_TIMES = b"times/"
 """What earlier versions knew of the oldest timestamps of records. The index knows it now, and a start deletes the keys."""
 
 IDENTITY = b"identity"
+DECOY_KEY = b"decoy_key"
+"""A secret from which the salts are made that are shown for users that there are not."""
 CHECKED_FROM = b"checked_from"
 LAST_TOPIC_ID = b"counter/topic"
 LAST_TABLE_ID = b"counter/table"

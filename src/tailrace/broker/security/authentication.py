@@ -53,6 +53,8 @@ class Authenticator:
         self._clock = clock
         self._limits = limits
         self._key = secrets.token_bytes(32)
+        self.decoy_key = self._key
+        """Makes verifiers for users that there are not. Set by the broker, which stores it: they are the same after a start."""
         self.server_secret = new_token()
         """What processes that the server has started send as a token or, as the user `SERVER`, as a password. It is known to
         this run of the server only."""
@@ -120,7 +122,7 @@ class Authenticator:
             return User(id=0, name=name), self._server_verifier(mechanism)
         user = self._users.find(name)
         found = [] if user is None else [one for one in user.verifiers if one.mechanism == mechanism]
-        return (user, found[0]) if found else (None, passwords.decoy(mechanism, name, self._key))
+        return (user, found[0]) if found else (None, passwords.decoy(mechanism, name, self.decoy_key))
 
     def is_current(self, login: Login) -> bool:
         """Return whether a login still counts: its user was not dropped, its token neither dropped nor expired."""

@@ -72,7 +72,7 @@ def matches(verifier: ScramVerifier, password: bytes) -> bool:
 
 def decoy(mechanism: str, name: str, key: bytes) -> ScramVerifier:
     """Return a verifier that no password matches, always the same for a name: it hides which users exist."""
-    salt = hmac.digest(key, b"salt" + name.encode(errors="replace"), "sha256")[:_SALT_BYTES]
+    salt = hmac.digest(key, f"{mechanism} {name}".encode(errors="replace"), "sha256")[:_SALT_BYTES]
     size = hashlib.new(MECHANISMS[mechanism]).digest_size
     return ScramVerifier(mechanism, DEFAULT_ITERATIONS, salt, secrets.token_bytes(size), secrets.token_bytes(size))
 

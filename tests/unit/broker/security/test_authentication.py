@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from tailrace.broker.security.passwords import make_verifiers
+from tailrace.broker.security.settings import SecuritySettings
 from tailrace.model.errors import AuthenticationError
+from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop
 from tests.support.brokers import running_broker
 from tests.support.clocks import ManualClock
@@ -123,3 +125,14 @@ async def test_a_name_without_a_user_has_a_verifier_that_looks_like_one() -> Non
             len(real.stored_key),
         )
         assert broker.authenticator.verifier("bob", "SCRAM-SHA-512")[1].salt == decoy.salt
+        assert broker.authenticator.verifier("bob", "SCRAM-SHA-256")[1].salt != decoy.salt
+
+
+@on_loop
+async def test_the_salt_of_a_name_without_a_user_stays_when_the_server_is_started_again() -> None:
+    store = MemoryStore(ManualClock())
+    salts = set()
+    for _ in range(2):
+        async with running_broker(store, security=SecuritySettings(authentication="required")) as broker:
+            salts.add(broker.authenticator.verifier("bob", "SCRAM-SHA-256")[1].salt)
+    assert len(salts) == 1
