@@ -16,10 +16,9 @@ from tailrace.broker.commits import Change, Committer
 from tailrace.broker.security.settings import DEFAULT_SECURITY_SETTINGS, SecuritySettings
 from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
 from tailrace.model.clock import Clock
-from tailrace.model.commit import Changes, CommitReceipt
+from tailrace.model.commit import Changes
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.store.contract import Store
-
 
 _DECOY_KEY_BYTES = 32
 
