@@ -249,10 +249,31 @@ def tls_error(url: str, error: BaseException) -> TlsError | None:
         cause = cause.__cause__ or cause.__context__
     if cause is None or isinstance(cause, _CONNECTION_ENDED):
         return None
+    if _is_about_our_certificate(cause):
+        return TlsError(
+            f"{url} does not accept the certificate of this client, or wants one: {cause.reason}. Name the files with one of an"
+            " authority that it trusts, as certificate_file and key_file"
+        )
     if not isinstance(cause, ssl.SSLCertVerificationError):
         return TlsError(f"TLS failed with {url}: {cause.reason or cause}. Is it an address for http://?")
     advice = _ADVICE if cause.verify_code in _UNKNOWN_AUTHORITY else ""
     return TlsError(f"the certificate of {url} is not trusted: {cause.verify_message.rstrip('.')}{advice}")
+
+
+def certificate_error(url: str, error: BaseException) -> TlsError | None:
+    """Return why the server has ended the connection, if it was for the certificate of this client.
+
+    With TLS 1.3 a client learns of that when it reads the response. The request was not read by the server then.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    return None if cause is None or not _is_about_our_certificate(cause) else tls_error(url, cause)
+
+
+def _is_about_our_certificate(error: ssl.SSLError) -> bool:
+    reason = error.reason or ""
+    return "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)
 
 
 def is_readable(descriptor: int) -> bool:

@@ -182,7 +182,7 @@ async def publish_once(url: str, **settings: Any) -> None:
 
 
 def failing_publish(client: Client) -> None:
-    with client.publisher() as publisher:
+    with client.publisher(api_timeout=500) as publisher:
         publisher.publish("acme.orders", 1)
 
 
