@@ -16,7 +16,7 @@ from tailrace.broker.routes.routes import Routes
 from tailrace.broker.security.principals import current_principal
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.commit import Changes, CommitReceipt
-from tailrace.model.errors import ForbiddenError, TailraceError
+from tailrace.model.errors import ForbiddenError, StoreClosedError, TailraceError
 from tailrace.model.ids import TopicId
 from tailrace.model.route import Route, RouteBlock
 from tailrace.model.security import Principal
@@ -35,16 +35,11 @@ class RouteOwners:
         self._topics = topics
         self._permissions = topics.permissions
         self._routes = routes
-        self._changed = asyncio.Event()
-        """Set when somebody's rights may have changed."""
+        self._is_due = False
+        """Whether rights may have changed since the last review began."""
         self._reviewing: asyncio.Task[None] | None = None
-        self._permissions.observers.append(self._changed.set)
+        self._permissions.observers.append(self._rights_changed)
         routes.with_owner = self.with_owner
-
-    async def start(self) -> None:
-        """Review the rights of all owners, and again whenever rights change."""
-        await self.review()
-        self._reviewing = self._committer.loop.create_task(self._keep_reviewing())
 
     async def close(self) -> None:
         if self._reviewing is not None:
@@ -78,16 +73,24 @@ class RouteOwners:
         for changes in {route.changes for route in self._routes} | self._routes.blocked_tables:
             await self._review_table(changes)
 
-    async def _keep_reviewing(self) -> None:
-        while True:
-            await self._changed.wait()
-            self._changed.clear()
+    def _rights_changed(self) -> None:
+        self._is_due = True
+        if self._reviewing is None:
+            self._reviewing = self._committer.loop.create_task(self._review_again())
+
+    async def _review_again(self) -> None:
+        while self._is_due:
+            self._is_due = False
             try:
                 await self.review()
+            except StoreClosedError:
+                # The next start reviews them.
+                break
             except TailraceError as error:
                 _log.warning("can't stop or continue routes whose owners' rights have changed; it is tried again: %s", error)
-                self._changed.set()
+                self._is_due = True
                 await asyncio.sleep(_PAUSE_SECONDS)
+        self._reviewing = None
 
     async def _review_table(self, changes: TopicId) -> None:
         block: RouteBlock | None = None
