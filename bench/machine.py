@@ -43,7 +43,7 @@ def load() -> float:
 def exact_cpu_seconds_of(pid: int) -> float:
     """Return the CPU time of a running process, in nanosecond resolution.
 
-    The clock of `psutil` ticks a hundred times a second, which is too coarse for a server that needs a microsecond for a message.
+    The clock of `psutil` ticks a hundred times a second: too coarse for a server that needs a microsecond for a message.
     """
     return time.clock_gettime_ns((~pid << _CLOCK_BITS) | _CPU_CLOCK) / 1e9
 

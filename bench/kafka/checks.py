@@ -1,7 +1,7 @@
 """What authentication and the checks of permissions cost without TLS: Tailrace with them beside Tailrace without.
 
-A few percent are to be told apart, and two processes of the same program differ by as much. So servers are started several times,
-and one more without authentication shows how much is chance.
+A few percent are to be told apart, and two processes of the same program differ by as much. So servers are started several
+times, and one more without authentication shows how much is chance.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -63,8 +63,8 @@ def run(workspace: Workspace) -> Section:
         text='The same work at a server with `authentication = "required"`, whose client has logged in by SCRAM-SHA-512 over'
         " `SASL_PLAINTEXT` as a user with grants, and at one with authentication off, `relaxed` both: a producer as fast as it"
         " can and then a consumer, 1 KB; and records of 100 B, each when the one before it is acknowledged. CPU is that of the"
-        f" server's process. To log in is not part of it. The servers are started {scale.check_pairs} times. The same ratio between"
-        " two servers with authentication off says how much of it is chance.",
+        f" server's process. To log in is not part of it. The servers are started {scale.check_pairs} times. The same ratio"
+        " between two servers with authentication off says how much of it is chance.",
         figures=[
             *_figures("produce 1 KB", produced),
             *_figures("consume 1 KB", consumed),

@@ -14,7 +14,7 @@ from bench.workspace import Workspace
 _RECORD_BYTES = 1_000
 _CASES = [Case(_RECORD_BYTES, batching, partitions) for batching in (DEFAULT, LARGE) for partitions in (1, 12)]
 _FEW_CASES = [case for case in _CASES if case.batching is DEFAULT]
-_BAR = Bar("at least", 0.8)
+BAR = Bar("at least", 0.8)
 _WARM_UP_TURNS = 3
 """Loads of 1 KB before the first round, besides those of every comparison: Java's encryption is slow until it is compiled."""
 
@@ -33,12 +33,12 @@ def run(workspace: Workspace, ours: MakePeer, other: MakePeer) -> Section:
             side = partial(speeds, case, scale.reads, both, cycle((False, True)))
             found = take_turns({"both": side}, scale.records(_RECORD_BYTES), scale.rounds)
             our_speeds, other_speeds = zip(*found["both"], strict=True)
-            figures += figures_of(case, both.other.peer.name, our_speeds, other_speeds, _BAR, _BAR)
+            figures += figures_of(case, both.other.peer.name, our_speeds, other_speeds, BAR, BAR)
             remarks.append(f"{case.name}: {cpu_of(our_speeds)}; {both.other.peer.name} {cpu_of(other_speeds)}.")
     return Section(
         title="Beside Kafka: produce and consume with SCRAM and TLS, `relaxed`",
-        text="The same as without: one producer sends as fast as it can until the last record is acknowledged (`acks=all`), then"
-        " consumers read everything from the start, at both servers in turn. Here clients log in by SCRAM-SHA-512 over TLS"
+        text="The same as without: one producer sends as fast as it can until the last record is acknowledged (`acks=all`),"
+        " then consumers read everything from the start, at both servers in turn. Here clients log in by SCRAM-SHA-512 over TLS"
         " (`SASL_SSL`), as a user who may read and write because it was granted; Kafka has its `StandardAuthorizer`. Both"
         f" servers have certificates of the same kind (ECDSA, P-256) and speak {cipher} with a client that leaves the choice to"
         " them. To log in is not part of the time.",

@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import secrets
 import ssl
+from contextlib import suppress
 from struct import Struct
 from typing import Any
 
@@ -35,6 +36,7 @@ _VERSION = 1
 """Of both requests; the last with a simple header."""
 _HEAD = Struct(">ihhih")
 _SIZE_BYTES = 4
+_FAREWELL_SECONDS = 1.0
 _CORRELATION_BYTES = 4
 
 
@@ -53,8 +55,8 @@ class Account(msgspec.Struct, frozen=True):
             "sasl.mechanism": MECHANISM,
             "sasl.username": self.user,
             "sasl.password": self.password,
-            # What goes wrong is an error of a call. Else a consumer says on stderr that it was closed before it had logged in to
-            # the coordinator of its group, which it does not use.
+            # What goes wrong is an error of a call. Else a consumer says on stderr that it was closed before it had logged in
+            # to the coordinator of its group, which it does not use.
             "log_level": "2",
         }
         return {**settings, "ssl.ca.location": self.authority} if self.authority else settings
@@ -103,6 +105,9 @@ class Logins:
             return not final.error_code
         finally:
             writer.close()
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(_FAREWELL_SECONDS):
+                    await writer.wait_closed()
 
     def _prove(self, bare: bytes, server_first: bytes) -> tuple[bytes, bytes]:
         """Return the client's last message, and the signature that the server is to answer with."""
