@@ -267,11 +267,11 @@ class Services:
         self.pipelines = Pipelines(
             store, self.committer, self._context, self.threads, store.staging, clock, limits, self.staged_writes
         )
-        self.tables = TableDefinitions(store, self.committer, self.topics, clock, limits)
+        self.tables = TableDefinitions(store, self.committer, self.topics, self.grants, clock, limits)
         self.snapshots = Snapshots(store)
         self.routes = Routes(store, self.committer, self.topics, self.snapshots, clock, limits, self._context.arrived)
         self.route_owners = RouteOwners(self.committer, self.topics, self.routes)
-        self.sources = Sources(store, self.committer, self.topics, self.routes, clock, limits)
+        self.sources = Sources(store, self.committer, self.topics, self.routes, self.grants, clock, limits)
         self.source_snapshots = SourceSnapshots(store, self.committer, self.topics, self.sources, clock, limits)
         self.captured = CapturedTransactions(
             self.committer, self._context, self.threads, self.staged_writes, self.pipelines, self.sources
@@ -292,7 +292,7 @@ class Services:
             store, self.committer, self.topics, self.routes, self.shadows, self.staged_writes.unfinished, clock, limits
         )
         self.shadow_holds = ShadowHolds(store, self.topics, self.shadows)
-        self.views = ViewDefinitions(store, self.committer, self.topics, clock, limits)
+        self.views = ViewDefinitions(store, self.committer, self.topics, self.grants, clock, limits)
         self._checkpoints = TableCheckpoints(store, self.committer, self.tables, clock, limits)
         self.changes = ChangeLog(
             self._context, self.committer, self.publisher, self.snowflakes, self.tables, self.snapshots, self._checkpoints

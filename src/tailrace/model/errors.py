@@ -190,6 +190,14 @@ class UserExistsError(TailraceError):
     sqlstate = "42710"
 
 
+class LastAdministratorError(TailraceError):
+    """The change would leave no administrator, or none who can log in. Make another one first."""
+
+    kafka_code = 44
+    http_status = 409
+    sqlstate = "55006"
+
+
 class UnacceptableCredentialError(InvalidRequestError):
     """The password or verifier can't be stored: it is empty, too long, or has too few or too many iterations."""
 

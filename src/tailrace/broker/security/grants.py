@@ -11,8 +11,8 @@ from tailrace.broker.turns import Turns
 from tailrace.model.commit import Changes
 from tailrace.model.errors import InvalidRequestError, LimitExceededError
 from tailrace.model.limits import Limits
-from tailrace.model.names import parse_pattern
-from tailrace.model.security import ANY_HOST, CLUSTER, OPERATIONS_ON, Grant
+from tailrace.model.names import parse_pattern, topic_form, without_public
+from tailrace.model.security import ANY_HOST, ANY_NAME, CLUSTER, OPERATIONS_ON, Grant, ResourceKind
 from tailrace.store.contract import Store
 
 Puts = Sequence[tuple[bytes, bytes | None]]
@@ -49,10 +49,14 @@ class Grants:
         """Return what was granted and denied to the user or role of a name, without that of its roles."""
         return self._by_principal.get(principal, ())
 
-    async def add(self, grants: Iterable[Grant]) -> None:
-        """Add grants, in one commit. One that is there already changes nothing."""
+    async def add(self, grants: Iterable[Grant], check: Callable[[], None] = lambda: None) -> None:
+        """Add grants, in one commit. One that is there already changes nothing.
+
+        `check` raises if what they name has been dropped meanwhile.
+        """
 
         async def change() -> None:
+            check()
             new = {key: one for one in grants for key in (_key(one),) if key not in self._by_key}
             if len(self) + len(new) > self._limits.grants:
                 raise LimitExceededError(
@@ -76,7 +80,7 @@ class Grants:
 
             def removed() -> None:
                 for key in found:
-                    del self._by_key[key]
+                    self._by_key.pop(key, None)
 
             await self._commit([(key, None) for key in found], removed)
             for one in found.values():
@@ -95,6 +99,39 @@ class Grants:
             del self._by_key[_key(one)]
         self._sort()
 
+    def removal_on(self, kind: ResourceKind, name: str) -> Puts:
+        """Return what removes the grants on a table, view or source in the commit that drops it.
+
+        Those that name more than it stay, and so do denials and the right to create it again. The drop is made in `turns`, so
+        that no grant is added meanwhile.
+        """
+        return [(_key(one), None) for one in self._on(kind, name)]
+
+    def forget_on(self, kind: ResourceKind, name: str) -> None:
+        """Forget the grants on what was dropped, whose commit has removed them from the store."""
+        found = self._on(kind, name)
+        for one in found:
+            del self._by_key[_key(one)]
+        if found:
+            self._sort()
+            for observer in self.observers:
+                observer()
+        for one in found:
+            self.on_change("revoke", described(one))
+
+    def _on(self, kind: ResourceKind, name: str) -> Sequence[Grant]:
+        spelled = spelled_alike(kind, name)
+        return [
+            one
+            for one in self._by_key.values()
+            if one.kind == kind
+            and one.pattern == "literal"
+            and one.name != ANY_NAME
+            and not one.is_denied
+            and one.operation != "create"
+            and spelled_alike(kind, one.name) == spelled
+        ]
+
     async def _commit(self, puts: Puts, done: Callable[[], None]) -> None:
         if not puts:
             return
@@ -112,6 +149,13 @@ class Grants:
         for one in self._by_key.values():
             by_principal.setdefault(one.principal, []).append(one)
         self._by_principal = by_principal
+
+
+def spelled_alike(kind: ResourceKind, name: str) -> str:
+    """Return what is the same for all ways to write the name of a table or source. Other names are written in one way."""
+    if kind == "table":
+        return topic_form(without_public(name)).lower()
+    return name.lower() if kind == "source" else name
 
 
 def described(grant: Grant) -> str:

@@ -8,12 +8,12 @@ A topic of changes (`_changes.app.orders`) has no grants of its own: to read it 
 
 from collections.abc import Callable
 
-from tailrace.broker.security.grants import Grants
+from tailrace.broker.security.grants import Grants, spelled_alike
 from tailrace.broker.security.principals import current_principal
 from tailrace.broker.security.users import Users
 from tailrace.model.errors import ForbiddenError, GroupForbiddenError, TopicForbiddenError, TransactionalIdForbiddenError
 from tailrace.model.limits import Limits
-from tailrace.model.names import TopicPattern, is_reserved, parse_pattern, topic_form, without_public
+from tailrace.model.names import TopicPattern, is_reserved, parse_pattern
 from tailrace.model.security import (
     ADMIN_ROLE,
     ANY_HOST,
@@ -30,8 +30,6 @@ from tailrace.model.table import CHANGES_PREFIX
 _MAX_REMEMBERED = 100_000
 _WHOLE = frozenset(("all", "admin"))
 _ADMIN = frozenset(("admin",))
-_FOLDED: tuple[ResourceKind, ...] = ("table", "source")
-"""Kinds of resources whose names are the same in capitals and in small letters."""
 _ERRORS: dict[ResourceKind, type[ForbiddenError]] = {
     "topic": TopicForbiddenError,
     "group": GroupForbiddenError,
@@ -127,8 +125,8 @@ class Permissions:
                 return False
             operation, kind = ("select" if operation == "consume" else "describe"), "table"
             name = name[len(CHANGES_PREFIX) :].lower()
-        elif kind in _FOLDED:
-            name = _folded(kind, name)
+        else:
+            name = spelled_alike(kind, name)
         enough = _ADMIN if operation == "admin" else _WHOLE | {operation} | IMPLIED_BY.get(operation, frozenset())
         is_allowed = False
         for each in names:
@@ -160,7 +158,7 @@ class Permissions:
         """
         if grant.pattern == "literal" and grant.name == ANY_NAME:
             return grant.is_denied or grant.kind != "topic" or not is_reserved(name)
-        named = _folded(grant.kind, grant.name) if grant.kind in _FOLDED else grant.name
+        named = spelled_alike(grant.kind, grant.name)
         if grant.pattern == "literal":
             return named == name
         if grant.pattern == "prefixed":
@@ -174,11 +172,6 @@ class Permissions:
         self._remembered.clear()
         for observer in self.observers:
             observer()
-
-
-def _folded(kind: ResourceKind, name: str) -> str:
-    """Return what is the same for all ways to write the name of a table or source."""
-    return (topic_form(without_public(name)) if kind == "table" else name).lower()
 
 
 def _covers_all(denial: Grant, grant: Grant) -> bool:

@@ -1,9 +1,13 @@
-"""Users, roles and tokens, kept in the store. A user or role goes with all that it was granted, in one commit."""
+"""Users, roles and tokens, kept in the store. A user or role goes with all that it was granted, in one commit.
+
+Nobody can take away the last administrator, or its last password and token: nobody could give them back. Who logs in with a
+certificate or a token of an issuer is not known here, and does not count.
+"""
 
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -17,6 +21,7 @@ from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes
 from tailrace.model.errors import (
     InvalidRequestError,
+    LastAdministratorError,
     LimitExceededError,
     UnacceptableCredentialError,
     UnknownUserError,
@@ -147,6 +152,7 @@ class Users:
         async def change() -> User:
             user = self.get(name)
             changed = msgspec.structs.replace(user, verifiers=verifiers, version=user.version + 1)
+            self._check_administered(changed)
             return await self._put(changed, what="set password" if verifiers else "remove password")
 
         return await self._turns.run(change())
@@ -171,6 +177,7 @@ class Users:
             if left == user.verifiers:
                 raise UnknownUserError(f"user {name!r} has no password for {mechanism}")
             changed = msgspec.structs.replace(user, verifiers=left, version=user.version + 1)
+            self._check_administered(changed)
             return await self._put(changed, what="remove password")
 
         return await self._turns.run(change())
@@ -180,6 +187,7 @@ class Users:
 
         async def change() -> None:
             self.get(name)
+            self._check_administered(dropped=name)
             tokens = [token.id for token in self._tokens.values() if token.user == name]
 
             def dropped() -> None:
@@ -214,6 +222,7 @@ class Users:
             self.get_role(name)
             everybody: list[User | Role] = [*self._users.values(), *self._roles.values()]
             members = [_without(one, name) for one in everybody if name in one.roles]
+            self._check_administered(*members)
 
             def dropped() -> None:
                 del self._roles[name]
@@ -251,7 +260,9 @@ class Users:
             self.get_role(role)
             found = self._member(member)
             if role in found.roles:
-                await self._put(_without(found, role), what=f"revoke role {role}")
+                changed = _without(found, role)
+                self._check_administered(changed)
+                await self._put(changed, what=f"revoke role {role}")
 
         await self._turns.run(change())
 
@@ -286,6 +297,7 @@ class Users:
             token = self._tokens.get(token_id)
             if token is None:
                 raise UnknownUserError(f"there is no token {token_id!r}{did_you_mean(token_id, self._tokens)}")
+            self._check_administered(dropped_token=token_id)
 
             def dropped() -> None:
                 del self._tokens[token_id]
@@ -329,6 +341,30 @@ class Users:
 
         await self._committer.submit(Change(lambda: Changes(puts=tuple(puts)), settled))
 
+    def _check_administered(self, *changed: User | Role, dropped: str = "", dropped_token: str = "") -> None:
+        """Raise `LastAdministratorError` if a change takes away the last administrator, or the last way for one to log in.
+
+        Called within the turn of the change, so that of two changes at the same time the second one sees the first.
+        """
+        users = {**self._users, **{one.name: one for one in changed if isinstance(one, User)}}
+        roles = {**self._roles, **{one.name: one for one in changed if isinstance(one, Role)}}
+        users.pop(dropped, None)
+        owners = {token.user for token in self._tokens.values() if not self._is_expired(token)}
+        owners_then = {
+            token.user for token in self._tokens.values() if token.id != dropped_token and not self._is_expired(token)
+        }
+        now = _administrators(self._users.values(), self._roles)
+        then = _administrators(users.values(), roles)
+        if now and not then:
+            raise LastAdministratorError(
+                f"nobody would be in the role {ADMIN_ROLE!r} any more; GRANT {ADMIN_ROLE} TO another user first"
+            )
+        if any(_can_log_in(one, owners) for one in now) and not any(_can_log_in(one, owners_then) for one in then):
+            raise LastAdministratorError(
+                f"no administrator would have a password or a token any more; give {then[0].name!r} one first, by ALTER USER or"
+                " CREATE TOKEN"
+            )
+
     def _enter(self, one: User | Role) -> None:
         if isinstance(one, User):
             self._users[one.name] = one
@@ -363,6 +399,18 @@ class Users:
 def _stored(one: User | Role) -> tuple[bytes, bytes | None]:
     key = keys.user_key(one.name) if isinstance(one, User) else keys.role_key(one.name)
     return key, msgspec.msgpack.encode(one)
+
+
+def _administrators(users: Iterable[User], roles: Mapping[str, Role]) -> list[User]:
+    """Return the users that are members of the role admin, also by other roles."""
+    meant = {ADMIN_ROLE}
+    while more := {role.name for role in roles.values() if role.name not in meant and not meant.isdisjoint(role.roles)}:
+        meant |= more
+    return [user for user in users if not meant.isdisjoint(user.roles)]
+
+
+def _can_log_in(user: User, owners_of_tokens: set[str]) -> bool:
+    return bool(user.verifiers) or user.name in owners_of_tokens
 
 
 def _without(one: M, role: str) -> M:

@@ -17,6 +17,7 @@ from tailrace.broker.attached_processes import AttachedProcesses
 from tailrace.broker.commits import Change, Committer
 from tailrace.broker.pipelines.staged_chunks import read_mark
 from tailrace.broker.routes.routes import Routes
+from tailrace.broker.security.grants import Grants
 from tailrace.broker.topics.topics import Puts, Topics
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
@@ -57,13 +58,21 @@ class Sources:
     """All sources. Used on the event loop."""
 
     def __init__(
-        self, store: Store, committer: Committer, topics: Topics, routes: Routes, clock: Clock, limits: Limits
+        self,
+        store: Store,
+        committer: Committer,
+        topics: Topics,
+        routes: Routes,
+        grants: Grants,
+        clock: Clock,
+        limits: Limits,
     ) -> None:
         self._store = store
         self._committer = committer
         self._topics = topics
         self._permissions = topics.permissions
         self._routes = routes
+        self._grants = grants
         self._clock = clock
         self._limits = limits
         self._by_name: dict[str, Source] = {}
@@ -207,8 +216,13 @@ class Sources:
         self._enter(source)
 
     async def drop(self, name: str, *, cascade: bool = False) -> Source:
-        """Delete a source, its tables and their changes. With `cascade`, routes from its tables are dropped too."""
+        """Delete a source, its tables and their changes, and what was granted on them. With `cascade`, routes from its tables
+        are dropped too.
+        """
         self._permissions.require("drop", "source", name)
+        return await self._grants.turns.run(self._drop(name, cascade))
+
+    async def _drop(self, name: str, cascade: bool) -> Source:
         source = self.get(name)
         tables = self.tables_of(source)
         if not cascade:
@@ -218,9 +232,11 @@ class Sources:
         def settled(_: CommitReceipt | None) -> None:
             self._by_name.pop(source.name.lower(), None)
             self._captures.forget(source.id)
+            self._grants.forget_on("source", source.name)
             self.changed.set()
 
-        changes = Changes(puts=((keys.source_key(source.id), None), (mark, None)))
+        granted = self._grants.removal_on("source", source.name)
+        changes = Changes(puts=((keys.source_key(source.id), None), (mark, None), *granted))
         await self._committer.submit(Change(lambda: changes, settled))
         # From here on the next start continues, because the tables have no source.
         for table in tables:
@@ -331,10 +347,11 @@ class Sources:
 
     async def _drop_table(self, table: SourceTable) -> None:
         live = self._topics.by_id(table.table.changes)
-        state = ((keys.source_table_key(table.id), None),)
+        state = ((keys.source_table_key(table.id), None), *self._grants.removal_on("table", table.table.name))
         if live is not None:
             removal = self._routes.removal_of(table.table)
             await self._topics.delete_reserved(live.topic.name, state=state, dependent=removal)
+            self._grants.forget_on("table", table.table.name)
         self._tables.pop(table.table.name.lower(), None)
 
     def _enter(self, source: Source) -> Source:

@@ -126,10 +126,14 @@ class SecurityHandler:
 
     async def grant(self, asked: GrantStatement) -> Result:
         self._require_may_grant(asked.resources)
-        for resource in asked.resources:
-            self._check_exists(resource, is_new="create" in asked.operations)
-        for principal in asked.principals:
-            self._check_member(principal, asked)
+
+        def check() -> None:
+            for resource in asked.resources:
+                self._check_exists(resource, is_new="create" in asked.operations)
+            for principal in asked.principals:
+                self._check_member(principal, asked)
+
+        check()
         grants = [
             Grant(principal=principal, operation=operation, kind=found.kind, name=found.name, pattern=found.pattern)
             for found in map(self._found, asked.resources)
@@ -137,7 +141,7 @@ class SecurityHandler:
             for principal in asked.principals
         ]
         before = len(self._grants)
-        await self._grants.add(grants)
+        await self._grants.add(grants, check)
         return Result(status="GRANT", affected=max(0, len(self._grants) - before))
 
     async def revoke(self, asked: RevokeStatement) -> Result:

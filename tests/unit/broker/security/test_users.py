@@ -1,13 +1,16 @@
 """Users, roles and tokens: one change at a time, each with all that belongs to it in one commit."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.security.settings import SecuritySettings
+from tailrace.broker.security.users import Users
 from tailrace.model.errors import (
     InvalidRequestError,
+    LastAdministratorError,
     LimitExceededError,
     TailraceError,
     UnacceptableCredentialError,
@@ -61,6 +64,7 @@ async def test_a_user_that_is_dropped_goes_with_its_grants_and_tokens_in_one_com
 @on_loop
 async def test_a_user_that_is_made_again_inherits_nothing() -> None:
     async with running_broker(security=SECURED) as broker:
+        await broker.users.create("root", "secret", [ADMIN_ROLE])
         first = await broker.users.create("alice", "secret", [ADMIN_ROLE])
         token = await broker.users.create_token("alice")
         await broker.grants.add([PUBLISH])
@@ -217,3 +221,86 @@ async def _fill(broker: Broker) -> None:
 
 def _state(broker: Broker) -> object:
     return list(broker.users), broker.users.roles(), broker.users.tokens(), list(broker.grants)
+
+
+TAKEN_AWAY: list[Callable[[Users], Awaitable[object]]] = [
+    lambda users: users.drop("root"),
+    lambda users: users.revoke_role("operators", "root"),
+    lambda users: users.revoke_role(ADMIN_ROLE, "operators"),
+    lambda users: users.drop_role("operators"),
+    lambda users: users.set_password("root", None),
+]
+
+
+@pytest.mark.parametrize("taken", TAKEN_AWAY)
+@pytest.mark.parametrize("security", [SECURED, SecuritySettings()])
+@on_loop
+async def test_the_last_administrator_cant_be_taken_away(
+    taken: Callable[[Users], Awaitable[object]], security: SecuritySettings
+) -> None:
+    async with running_broker(security=security) as broker:
+        users = broker.users
+        await users.create_role("operators")
+        await users.grant_role(ADMIN_ROLE, "operators")
+        await users.create("root", "secret", ["operators"])
+        await users.create("alice", "secret")
+        with pytest.raises(LastAdministratorError, match="first"):
+            await taken(users)
+        assert broker.permissions.is_admin(Principal("root"))
+        assert (await broker.authenticator.by_password("root", "secret", "")).principal.name == "root"
+        await users.grant_role(ADMIN_ROLE, "alice")
+        await taken(users)
+
+
+@on_loop
+async def test_the_last_administrator_keeps_a_password_or_a_token() -> None:
+    async with running_broker(clock=(clock := ManualClock()), security=SECURED) as broker:
+        users = broker.users
+        await users.create("root", "secret", [ADMIN_ROLE])
+        await users.remove_verifier("root", "SCRAM-SHA-512")
+        expiring = await users.create_token("root", expires_ms=clock.now_ms() + 1000)
+        clock.advance(2000)
+        assert users.find_token(expiring.text) is None
+        with pytest.raises(LastAdministratorError, match="give 'root' one first, by ALTER USER or CREATE TOKEN"):
+            await users.remove_verifier("root", "SCRAM-SHA-256")
+        token = await users.create_token("root")
+        await users.remove_verifier("root", "SCRAM-SHA-256")
+        await users.drop_token(expiring.token.id)
+        with pytest.raises(LastAdministratorError):
+            await users.drop_token(token.token.id)
+        await users.create("owner_of_a_certificate", None, [ADMIN_ROLE])
+        with pytest.raises(LastAdministratorError, match="give 'owner_of_a_certificate' one first"):
+            await users.drop("root")
+        await users.set_password("owner_of_a_certificate", "secret")
+        await users.drop("root")
+
+
+@on_loop
+async def test_of_two_administrators_who_are_dropped_at_the_same_time_one_stays() -> None:
+    store = GatedStore(ManualClock())
+    async with running_broker(store, security=SECURED) as broker:
+        await broker.users.create("one", "secret", [ADMIN_ROLE])
+        await broker.users.create("two", "secret", [ADMIN_ROLE])
+        store.close_gate()
+        changes = [
+            asyncio.ensure_future(change)
+            for change in (broker.users.drop("one"), broker.users.revoke_role(ADMIN_ROLE, "two"), broker.users.drop("two"))
+        ]
+        await until(lambda: bool(store.in_flight))
+        store.open_gate()
+        first, *others = await asyncio.gather(*changes, return_exceptions=True)
+        assert first is None
+        assert [type(each) for each in others] == [LastAdministratorError] * 2
+        assert [user.name for user in broker.users] == ["two"]
+        assert broker.permissions.is_admin(Principal("two"))
+
+
+@on_loop
+async def test_without_administrators_everything_can_be_dropped() -> None:
+    async with running_broker(security=SECURED) as broker:
+        await broker.users.create("alice", "secret")
+        await broker.users.set_password("alice", None)
+        await broker.users.create("owner_of_a_certificate", None, [ADMIN_ROLE])
+        await broker.users.create("another", None, [ADMIN_ROLE])
+        await broker.users.drop("alice")
+        await broker.users.drop("another")
