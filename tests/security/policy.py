@@ -336,5 +336,12 @@ SQL: tuple[SqlRule, ...] = (
     ),
     SqlRule("CreateTokenStatement", "CREATE TOKEN FOR newcomer", ADMINISTRATORS, f"{_ADMIN}; one's own token needs nothing"),
     SqlRule("DropTokenStatement", "DROP TOKEN '000000000000'", ADMINISTRATORS, f"{_ADMIN}; one's own token needs nothing"),
+    SqlRule("AlterQuotaStatement", "ALTER USER newcomer RESET QUOTA", ADMINISTRATORS, "`alter_configs` on the cluster"),
+    SqlRule(
+        "AlterQuotaStatement",
+        "ALTER USER newcomer SET QUOTA (requests = 100)",
+        ADMINISTRATORS,
+        "`alter_configs` on the cluster",
+    ),
     SqlRule("ShowGrantsStatement", "SHOW GRANTS FOR newcomer", ADMINISTRATORS, f"{_ADMIN}; one's own grants need nothing"),
 )
