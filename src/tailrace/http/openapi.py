@@ -10,11 +10,13 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 from litestar import Litestar, Request, Response, get
+from litestar.di import NamedDependency
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.routes import HTTPRoute
 
 from tailrace import __version__
 from tailrace.api.server import Problem
+from tailrace.broker.broker import Broker
 from tailrace.http.problems import MEDIA_TYPE
 from tailrace.http.request_guard import CONTENT_TYPE, JSON
 
@@ -46,12 +48,14 @@ RESPONSE_TYPES = "response_types"
 
 
 @get(PATH, opt={"response": dict[str, Any]})
-async def openapi(request: Request[Any, Any, Any]) -> Response[bytes]:
+async def openapi(request: Request[Any, Any, Any], broker: NamedDependency[Broker]) -> Response[bytes]:
     """Return this document."""
-    return Response(msgspec.json.encode(document(request.app)), media_type=JSON)
+    found = document(request.app, is_secured=broker.permissions.is_on)
+    return Response(msgspec.json.encode(found), media_type=JSON)
 
 
-def document(app: Litestar) -> dict[str, Any]:
+def document(app: Litestar, *, is_secured: bool = False) -> dict[str, Any]:
+    """Return the document of a server that demands authentication, or of one that does not."""
     operations = list(_operations(app))
     shapes: list[Any] = [Problem]
     for _, _, handler in operations:
@@ -67,7 +71,7 @@ def document(app: Litestar) -> dict[str, Any]:
         "info": {"title": _TITLE, "version": __version__, "description": _TEXT},
         "paths": paths,
         "components": {"schemas": components, "securitySchemes": _LOGINS},
-        "security": [{name: []} for name in _LOGINS],
+        **({"security": [{name: []} for name in _LOGINS]} if is_secured else {}),
     }
 
 

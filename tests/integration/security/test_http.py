@@ -229,6 +229,17 @@ def test_requests_of_one_connection_are_of_who_sends_them(server: SecuredServer,
             assert client.get("/health").json() == {"status": "ok"}
 
 
+def test_the_document_says_what_requests_authenticate_with(server: SecuredServer, user: str) -> None:
+    with server.client(user) as client:
+        document = client.get("/api/openapi.json").json()
+    schemes = document["components"]["securitySchemes"]
+    assert {name for each in document["security"] for name in each} == set(schemes)
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            assert {"401", "403"} <= set(operation["responses"])
+            assert (operation.get("security") == []) == (path in ("/health", "/api/login"))
+
+
 def test_answers_have_security_headers(server: SecuredServer, user: str) -> None:
     with server.client(user) as client:
         answers = [

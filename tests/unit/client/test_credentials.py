@@ -3,6 +3,7 @@
 import base64
 import pickle
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,7 +25,7 @@ def authorization(config: ConnectionConfig = NONE, url: str = URL, **environment
 
 
 def test_settings_win_over_the_address_and_that_over_the_environment() -> None:
-    token = {"TOKEN": "from-environment"}
+    token: dict[str, Any] = {"TOKEN": "from-environment"}
     assert authorization() is None
     assert authorization(ConnectionConfig(user="alice", password=SECRET), **token) == BASIC
     assert authorization(ConnectionConfig(token=SECRET), USER="alice", PASSWORD="other") == BEARER  # noqa: S106
