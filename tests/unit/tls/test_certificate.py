@@ -4,6 +4,8 @@ import logging
 import os
 import shutil
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -207,3 +209,10 @@ def test_certificates_that_name_nobody(tmp_path: Path) -> None:
         is None
     )
     assert name_of_certificate(shown(authority.client("alice", file="off")), SecuritySettings()) is None
+
+
+def test_a_server_loads_no_library_for_certificates() -> None:
+    """Only `tailrace init`, and a server whose clients must show certificates, make any."""
+    rooms = "tailrace.server, tailrace.kafka.apis, tailrace.http.app, tailrace.tls.acceptor, tailrace.tls.names"
+    code = f"import sys, {rooms}; sys.exit('cryptography' in sys.modules or 'jwt' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
