@@ -33,11 +33,12 @@ compat: $(READY) ## try every Kafka client at full volume, and the tools around 
 	@$(BIN)/python -m tests.compat.prepare
 	@$(BIN)/pytest tests/compat --everything $(ARGS)
 
-smoke: $(READY) ## the short form of what needs more than PyPI: clients of Java, Go and Node, kcat, Kafka's tools, shadows, Spark's Kafka connector, the real-time mode, a Spark cluster
+smoke: $(READY) ## the short form of what needs more than PyPI: clients of Java, Go and Node, kcat, Kafka's tools, logins of all of them, shadows, Spark's Kafka connector, the real-time mode, a Spark cluster
 	@$(BIN)/python -m tests.compat.prepare
 	@$(BIN)/pytest tests/compat/test_clients.py --others \
 		-k '(java or franz-go or kafkajs or kcat or spark) and (keyed or zstd or idempotent or consume or two-members or topics or transaction)' $(ARGS)
 	@$(BIN)/pytest tests/compat/tools --others $(ARGS)
+	@$(BIN)/pytest tests/compat/security --others -k 'java or franz-go or kafkajs or kcat or commands' $(ARGS)
 	@$(BIN)/pytest tests/compat/shadow --others -k 'everything or aborted or killed_at_any_time or acknowledged or rolled_back or user_with_a_password' $(ARGS)
 	@$(BIN)/pytest tests/compat/test_realtime.py tests/compat/test_cluster.py --others $(ARGS)
 
