@@ -21,6 +21,10 @@ T = TypeVar("T")
 
 _RECORD_BYTES = 1_000
 _SMALL_BYTES = 100
+_BULK_LOADS = 4
+"""How much larger a load is than elsewhere: the CPU of a load is to be told to the percent."""
+_PAUSE_SECONDS = 0.25
+"""Until a login is in the audit, and the consumer has logged in to the coordinator of its group."""
 _WARM_UP_TURNS = 3
 _ON, _OFF, _OFF_TOO = "on", "off", "off too"
 _SERVERS: Mapping[str, MakePeer] = {_ON: AuthenticatedTailracePeer, _OFF: TailracePeer, _OFF_TOO: TailracePeer}
@@ -42,7 +46,7 @@ _Found = Mapping[str, Sequence[_Work]]
 
 def run(workspace: Workspace) -> Section:
     scale = workspace.scale.kafka
-    bulk = scale.records(_RECORD_BYTES)
+    bulk = _BULK_LOADS * scale.records(_RECORD_BYTES)
     produced: dict[str, list[_Work]] = {name: [] for name in _SERVERS}
     consumed: dict[str, list[_Work]] = {name: [] for name in _SERVERS}
     singles: dict[str, list[_Work]] = {name: [] for name in _SERVERS}
@@ -81,16 +85,20 @@ def _in_turn(
 
 def _pass_through(compared: ComparedServer, records: int) -> tuple[_Work, _Work]:
     settle_disk()
-    load = compared.new_topic(Load(topic="checked", records=records, record_bytes=_RECORD_BYTES))
+    load = compared.new_topic(_load("checked", records, _RECORD_BYTES))
     sent = expect(Span, compared.sender.ask(Produce(load)))
     return _work(sent, records), _work(check(compared, load), records)
 
 
 def _one_by_one(compared: ComparedServer, records: int) -> _Work:
-    load = compared.new_topic(Load(topic="checked-singly", records=records, record_bytes=_SMALL_BYTES))
+    load = compared.new_topic(_load("checked-singly", records, _SMALL_BYTES))
     span = expect(Span, compared.sender.ask(ProduceOneByOne(load)))
     check(compared, load)
     return _work(span, records)
+
+
+def _load(topic: str, records: int, record_bytes: int) -> Load:
+    return Load(topic=topic, records=records, record_bytes=record_bytes, pause_seconds=_PAUSE_SECONDS)
 
 
 def _work(span: Span, records: int) -> _Work:

@@ -131,6 +131,7 @@ class Sender:
     def _connected(self, load: Load, settings: dict[str, Any]) -> Producer:
         producer = Producer({**self._server.settings, **settings, **load.settings})
         producer.list_topics(load.topic, ANSWER_SECONDS)
+        time.sleep(load.pause_seconds)
         return producer
 
     def _chunks(self, load: Load) -> Sequence[_Chunk]:
@@ -255,6 +256,7 @@ class Receiver:
         # This response comes over the connection that is read from. Otherwise that to a server which is quick to tell where its
         # partitions are would be made while the clock runs.
         consumer.get_watermark_offsets(TopicPartition(load.topic, 0), ANSWER_SECONDS, cached=False)
+        time.sleep(load.pause_seconds)
         return consumer
 
     def _check(self, load: Load, found: list[Message]) -> None:

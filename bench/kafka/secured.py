@@ -12,7 +12,9 @@ from bench.peers.servers import MakePeer, Peer
 from bench.workspace import Workspace
 
 _RECORD_BYTES = 1_000
-_CASES = [Case(_RECORD_BYTES, batching, partitions) for batching in (DEFAULT, LARGE) for partitions in (1, 12)]
+_PAUSE_SECONDS = 0.1
+"""Until the consumer has logged in to the coordinator of its group, too."""
+_CASES = [Case(_RECORD_BYTES, batching, partitions, _PAUSE_SECONDS) for batching in (DEFAULT, LARGE) for partitions in (1, 12)]
 _FEW_CASES = [case for case in _CASES if case.batching is DEFAULT]
 BAR = Bar("at least", 0.8)
 _WARM_UP_TURNS = 3

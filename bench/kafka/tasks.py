@@ -21,6 +21,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """The number of senders that share one partition; 0 if each partition has its own."""
     settings: Mapping[str, str | int] = {}
     """Settings of librdkafka's producer that differ from the defaults."""
+    pause_seconds: float = 0.0
+    """How long a client rests between connecting and its work, for what a server does after a login."""
 
     @property
     def megabytes(self) -> float:

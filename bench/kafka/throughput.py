@@ -38,6 +38,7 @@ class Case(NamedTuple):
     record_bytes: int
     batching: Batching
     partitions: int
+    pause_seconds: float = 0.0
 
     @property
     def name(self) -> str:
@@ -51,6 +52,7 @@ class Case(NamedTuple):
             record_bytes=self.record_bytes,
             partitions=self.partitions,
             settings=self.batching.settings,
+            pause_seconds=self.pause_seconds,
         )
 
 
