@@ -3,7 +3,8 @@
 A request of a user that has used more than its quota is refused with 429 and `Retry-After`. Bodies of requests are counted as
 published bytes, those of answers as consumed ones. Answers that go on, such as those to subscribers, are slowed down instead:
 each part of one waits until the quota allows it, but not so long that the client would count as one that reads nothing. The
-time of a request to `/api/sql` counts as seconds of SQL, from its begin to the end of its answer.
+time of a request to `/api/sql`, or one that writes rows of a COPY, counts as seconds of SQL, from its begin to the end of its
+answer, but for these pauses.
 
 Nothing here is asked while there are no quotas, and `GET /health` never.
 """
@@ -25,7 +26,8 @@ _FREE = "/health"
 _PUBLISH = "/api/topics/publish"
 _LONGEST_PAUSE_SECONDS = 5.0
 """How long one part of an answer waits at most. Clients are disconnected after `unsent_seconds`."""
-_SQL = "/api/sql"
+_SQL = ["api", "sql"]
+_TABLES = ["api", "tables"]
 _WRITING = ("POST", "PUT", "PATCH")
 
 ASGIReceive = Callable[[], Awaitable[Any]]
@@ -60,14 +62,16 @@ class HttpQuotas:
             return
         self._quotas.charge(principal, None, "requests", 1)
         meter = _Meter(self, principal, receive, send)
+        is_sql = _is_sql(scope)
         began = time.monotonic()
         try:
             await app(scope, meter.receive, meter.send)
         finally:
             if release is not None:
                 release()
-            if scope["path"] == _SQL:
-                self._quotas.charge(principal, None, "sql_seconds", time.monotonic() - began)
+            if is_sql:
+                seconds = time.monotonic() - began - meter.all_paused_seconds
+                self._quotas.charge(principal, None, "sql_seconds", seconds)
 
     def charge(self, principal: Principal, kind: QuotaKind, amount: int) -> float:
         return self._quotas.charge(principal, None, kind, amount)
@@ -83,6 +87,7 @@ class _Meter:
         self._send = send
         self._paused_seconds = 0.0
         """How long the next part has waited already. Whoever sends it may stop to wait, and try again."""
+        self.all_paused_seconds = 0.0
         self._has_sent = False
 
     async def receive(self) -> Any:
@@ -107,7 +112,9 @@ class _Meter:
             try:
                 await asyncio.sleep(wait)
             finally:
-                self._paused_seconds += time.monotonic() - began
+                paused = time.monotonic() - began
+                self._paused_seconds += paused
+                self.all_paused_seconds += paused
 
     def _count(self, kind: QuotaKind, message: Any) -> None:
         size = _size(message)
@@ -119,11 +126,17 @@ def _kinds(scope: ASGIScope) -> tuple[QuotaKind, ...]:
     """Return what a request is refused for. A client that publishes too much may read, and the other way round."""
     if scope["type"] == "http" and scope["path"] == _PUBLISH:
         return ("requests", "publish_bytes")
-    if scope["path"] == _SQL:
+    if _is_sql(scope):
         return ("requests", "publish_bytes", "consume_bytes", "sql_seconds")
     if scope["type"] == "http" and scope["method"] in _WRITING:
         return ("requests", "publish_bytes", "consume_bytes")
     return ("requests", "consume_bytes")
+
+
+def _is_sql(scope: ASGIScope) -> bool:
+    """Return whether a request runs SQL, however many slashes its path has."""
+    parts = [part for part in scope["path"].split("/") if part]
+    return parts == _SQL or (parts[:2] == _TABLES and parts[3:] == ["rows"])
 
 
 def _size(message: Any) -> int:

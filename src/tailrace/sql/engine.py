@@ -57,6 +57,7 @@ from tailrace.sql.statements import (
     AckStatement,
     AddPartitionsStatement,
     AddRouteStatement,
+    AlterQuotaStatement,
     AlterShadowStatement,
     AlterSourceStatement,
     AlterTableStatement,
@@ -196,6 +197,7 @@ class StatementEngine:
             CreateTokenStatement: security.create_token,
             DropTokenStatement: security.drop_token,
             ShowGrantsStatement: security.show_grants,
+            AlterQuotaStatement: security.alter_quota,
         }
 
     async def execute(self, text: str, params: Parameters = NO_PARAMETERS, answer: ReadAnswer | None = None) -> list[Result]:

@@ -169,6 +169,7 @@ def _read(reader: TokenReader, text: str, source: str) -> Statement:
             "SOURCE": sources.alter_source,
             "SHADOW": shadows.alter_shadow,
             "USER": security.alter_user,
+            "CLIENT ID": security.alter_client_id,
         }
         return _by_object(reader, "ALTER", altered, text)
     if reader.take("EXPLAIN"):

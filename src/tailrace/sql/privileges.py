@@ -19,6 +19,7 @@ from tailrace.sql.statements import (
     AckStatement,
     AddPartitionsStatement,
     AddRouteStatement,
+    AlterQuotaStatement,
     AlterShadowStatement,
     AlterSourceStatement,
     AlterTableStatement,
@@ -77,7 +78,7 @@ _CHECKED_BY_BROKER = (
 _CHECKED_BY_HANDLER = (
     *(CreateUserStatement, SetPasswordStatement, DropUserStatement, CreateRoleStatement, DropRoleStatement),
     *(GrantRoleStatement, RevokeRoleStatement, GrantStatement, RevokeStatement, CreateTokenStatement, DropTokenStatement),
-    *(ShowGrantsStatement, ShowStatement, DropIndexStatement),
+    *(AlterQuotaStatement, ShowGrantsStatement, ShowStatement, DropIndexStatement),
 )
 _ON_CLUSTER = (
     *(CreateTypeStatement, AlterTypeStatement, DropTypeStatement, SetPipelineStatement),

@@ -12,6 +12,7 @@ import msgspec
 from tailrace.model.fetch import StartAt
 from tailrace.model.ids import RouteId
 from tailrace.model.pipeline import Latency
+from tailrace.model.quota import QuotaKind
 from tailrace.model.route import Operation, PayloadMode
 from tailrace.model.security import NamePattern, ResourceKind
 from tailrace.model.security import Operation as GrantedOperation
@@ -464,7 +465,7 @@ class SetPipelineStatement(Statement, frozen=True, kw_only=True):
 
 
 class SecurityStatement(Statement, frozen=True, kw_only=True):
-    """A statement about users, roles, tokens and grants. It is not remembered, and `text` is only its kind."""
+    """A statement about users, roles, tokens, grants and quotas. It is not remembered, and `text` is only its kind."""
 
 
 class Secret(msgspec.Struct, frozen=True):
@@ -556,13 +557,23 @@ class DropTokenStatement(SecurityStatement, frozen=True, kw_only=True):
     token_id: str
 
 
+class AlterQuotaStatement(SecurityStatement, frozen=True, kw_only=True):
+    """ALTER USER ... SET QUOTA or RESET QUOTA, and that of client ids."""
+
+    user: str | None = None
+    """`None` and `client_id` for all users of a client id."""
+    client_id: str | None = None
+    quotas: tuple[tuple[QuotaKind, float | None], ...]
+    """`None` removes the quota."""
+
+
 class ShowGrantsStatement(SecurityStatement, frozen=True, kw_only=True):
     principal: str | None = None
     """The user or role whose grants are shown, with those of its roles."""
 
 
 ShownObjects = Literal[
-    "topics", "tables", "views", "routes", "groups", "pipelines", "sources", "shadows", "users", "roles", "tokens"
+    "topics", "tables", "views", "routes", "groups", "pipelines", "sources", "shadows", "users", "roles", "tokens", "quotas"
 ]
 
 

@@ -1,4 +1,4 @@
-"""What the principal of a request may see of users, roles, tokens and grants: administrators all, and everybody what is theirs.
+"""What the principal of a request may see of users, roles, tokens, grants and quotas: administrators all, and everybody theirs.
 
 There are no verifiers, hashes and secrets in any of it that is shown.
 """
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.security.principals import current_principal
+from tailrace.model.quota import Quota, QuotaKind
 from tailrace.model.security import EVERYBODY, Grant, Principal, Role, Token, User
 
 SHOWN_EVERYBODY = "PUBLIC"
@@ -50,6 +51,17 @@ def grants_of(broker: Broker, principal: Principal) -> Sequence[Grant]:
     """Return the grants that count for a principal."""
     names = broker.users.names_of(principal)
     return [one for one in broker.grants if one.principal in names]
+
+
+def visible_quotas(broker: Broker) -> Sequence[tuple[Quota, QuotaKind, float]]:
+    """Return each quota by itself. Who may describe the settings of the cluster sees all, as in Kafka, and others their own."""
+    is_all, own = broker.permissions.may("describe_configs", "cluster"), current_principal().name
+    return [
+        (quota, kind, value)
+        for quota in broker.quotas
+        if is_all or quota.entity.user == own
+        for kind, value in sorted(quota.values.items())
+    ]
 
 
 def grant_row(grant: Grant) -> tuple[object, ...]:

@@ -16,6 +16,7 @@ from tailrace.wire.messages.quotas import (
     QuotaAlteration,
     QuotaOperation,
 )
+from tests.integration.security.secured import SecuredServer, secured_server
 from tests.support.eventually import eventually
 from tests.support.kafka import RawClient
 from tests.support.server import ServerProcess
@@ -133,3 +134,47 @@ def _named_request() -> bytes:
     """Return a request of ListGroups of version 0 from the client id `chatty`."""
     body = b"\x00\x10\x00\x00\x00\x00\x00\x07\x00\x06chatty"
     return len(body).to_bytes(4) + body
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredServer]:
+    with secured_server(tmp_path_factory.mktemp("secured-quotas") / "data") as running:
+        yield running
+
+
+@pytest.mark.parametrize("accept", ["application/json", "text/csv", "application/vnd.apache.arrow.stream"])
+@pytest.mark.parametrize("path", ["/api/sql", "/api/sql/"])
+def test_each_way_to_run_sql_uses_seconds_of_sql(secured: SecuredServer, path: str, accept: str) -> None:
+    user = secured.create_user()
+    secured.sql(f"ALTER USER {user} SET QUOTA (sql_seconds = 0.0001)")
+    query = {"sql": "SELECT sum(i) FROM generate_series(1, 100000) AS s (i)"}
+    with secured.client(user) as client:
+        client.headers["accept"] = accept
+        assert client.post(path, json=query).status_code == 200
+        refused = client.post(path, json=query)
+        assert refused.status_code == 429
+        assert "sql_seconds" in refused.json()["detail"]
+        secured.sql(f"ALTER USER {user} RESET QUOTA")
+        assert client.post(path, json=query).status_code == 200
+
+
+def test_a_copy_uses_seconds_of_sql(secured: SecuredServer) -> None:
+    secured.sql("CREATE TABLE IF NOT EXISTS app.copied (id int PRIMARY KEY)")
+    user = secured.create_user("INSERT ON TABLE app.copied")
+    secured.sql(f"ALTER USER {user} SET QUOTA (sql_seconds = 0.0001)")
+    with secured.client(user) as client:
+        client.headers["content-type"] = "application/vnd.apache.arrow.stream"
+        client.post("/api/tables/app.copied/rows", content=b"")
+        assert client.post("/api/tables/app.copied/rows", content=b"").status_code == 429
+
+
+def test_kafkas_clients_are_held_to_quotas_that_sql_has_set(server: ServerProcess) -> None:
+    make_topic(server, "by_sql")
+    statement = {"sql": "ALTER CLIENT ID 'by sql' SET QUOTA (publish_bytes = '20 KB')"}
+    assert httpx.post(f"{server.url}/api/sql", json=statement, timeout=SECONDS).is_success
+    throttled: list[ThrottleEvent] = []
+    producer = Producer({"bootstrap.servers": server.kafka, "client.id": "by sql", "throttle_cb": throttled.append})
+    for _ in range(4):
+        producer.produce("by_sql", RECORD)
+        assert producer.flush(SECONDS) == 0
+    eventually(lambda: producer.poll(0.1) >= 0 and any(event.throttle_time > 0 for event in throttled), "the producer waits")

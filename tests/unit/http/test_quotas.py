@@ -96,8 +96,9 @@ async def test_bytes_over_the_quota_are_refused_in_the_direction_that_they_go(
         assert (await getattr(server, refused)()).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/api/sql", "/api/sql/", "//api//sql", "/api/tables/app.t/rows"])
 @on_loop
-async def test_seconds_of_sql_are_counted() -> None:
+async def test_seconds_of_sql_are_counted(path: str) -> None:
     async with running_broker(clock=ManualClock()) as broker:
         await broker.quotas.alter(EVERYBODY, {"sql_seconds": 0.01})
         quotas = HttpQuotas(broker)
@@ -112,7 +113,7 @@ async def test_seconds_of_sql_are_counted() -> None:
         async def receive() -> Any:
             return {"type": "http.request", "body": b""}
 
-        scope = {"type": "http", "method": "POST", "path": "/api/sql"}
+        scope = {"type": "http", "method": "POST", "path": path}
         await quotas.serve(slow, scope, receive, send)
         assert sent == []
         await quotas.serve(slow, scope, receive, send)
@@ -120,6 +121,27 @@ async def test_seconds_of_sql_are_counted() -> None:
         sent.clear()
         await quotas.serve(slow, {**scope, "path": "/api/topics/fetch"}, receive, send)
         assert sent == []
+
+
+@on_loop
+async def test_what_waits_for_the_quota_of_bytes_does_not_use_seconds_of_sql() -> None:
+    async with running_broker(clock=SystemClock()) as broker:
+        await broker.quotas.alter(EVERYBODY, {"consume_bytes": 10_000.0, "sql_seconds": 0.1})
+
+        async def streamed(scope: Any, receive: Any, send: Any) -> None:
+            await send({"type": "http.response.body", "body": b"a" * 13_000, "more_body": True})
+            await send({"type": "http.response.body", "body": b"b", "more_body": False})
+
+        async def send(message: Any) -> None:
+            pass
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b""}
+
+        began = time.monotonic()
+        await HttpQuotas(broker).serve(streamed, {"type": "http", "method": "POST", "path": "/api/sql"}, receive, send)
+        assert time.monotonic() - began > 0.2
+        assert broker.quotas.charge(ANONYMOUS, None, "sql_seconds", 0) == 0
 
 
 @on_loop

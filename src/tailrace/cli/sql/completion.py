@@ -70,6 +70,7 @@ SYSTEM_TABLES = tuple(
         "partitions",
         "pipelines",
         "queues",
+        "quotas",
         "roles",
         "shadow_partitions",
         "shadows",

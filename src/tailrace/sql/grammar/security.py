@@ -1,7 +1,9 @@
-"""Statements about users, roles, tokens and grants.
+"""Statements about users, roles, tokens, grants and quotas.
 
 CREATE USER [IF NOT EXISTS] name [PASSWORD 'text'] [ROLE role, ...]
 ALTER USER name PASSWORD 'text' | NULL
+ALTER USER name | DEFAULT [CLIENT ID 'name' | DEFAULT] SET QUOTA (kind = value, ...) | RESET QUOTA [(kind, ...)]
+ALTER CLIENT ID 'name' | DEFAULT SET QUOTA (kind = value, ...) | RESET QUOTA [(kind, ...)]
 DROP USER [IF EXISTS] name
 CREATE ROLE name
 DROP ROLE [IF EXISTS] name
@@ -23,12 +25,15 @@ What is read of a statement with a password is not quoted in errors.
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
-from tailrace.model.errors import InvalidPatternError
+from tailrace.model.errors import InvalidPatternError, InvalidRequestError
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.names import parse_pattern
+from tailrace.model.quota import COUNTED_KINDS, DEFAULT, QUOTA_KINDS, QuotaKind, parse_quota
 from tailrace.model.security import ANY_NAME, CLUSTER, EVERYBODY, OPERATIONS_ON, Operation, ResourceKind
+from tailrace.model.suggestions import did_you_mean
 from tailrace.sql.grammar.token_reader import TokenReader
 from tailrace.sql.statements import (
+    AlterQuotaStatement,
     CreateRoleStatement,
     CreateTokenStatement,
     CreateUserStatement,
@@ -93,11 +98,22 @@ def create_user(reader: TokenReader, text: str) -> Statement:
 def alter_user(reader: TokenReader, text: str) -> Statement:
     reader.conceals = True
     reader.expect("ALTER USER")
-    name = reader.name(_USER)
-    reader.expect("PASSWORD")
+    is_default = any(reader.sees(f"DEFAULT {word}") for word in ("SET", "RESET", "CLIENT ID"))
+    name = DEFAULT if is_default and reader.take("DEFAULT") else reader.name(_USER)
+    if any(map(reader.sees, ("SET", "RESET", "CLIENT ID"))):
+        reader.conceals = False
+        client_id = _client_id(reader) if reader.take("CLIENT ID") else None
+        return _alter_quota(reader, "ALTER USER", name, client_id)
+    if not reader.take("PASSWORD"):
+        reader.fail("PASSWORD, SET QUOTA, RESET QUOTA or CLIENT ID")
     password = _password(reader)
     reader.expect_end()
     return SetPasswordStatement(text="ALTER USER", name=name, password=password)
+
+
+def alter_client_id(reader: TokenReader, text: str) -> Statement:
+    reader.expect("ALTER CLIENT ID")
+    return _alter_quota(reader, "ALTER CLIENT ID", None, _client_id(reader))
 
 
 def drop_user(reader: TokenReader, text: str) -> Statement:
@@ -169,6 +185,53 @@ def revoke(reader: TokenReader, text: str) -> Statement:
     return RevokeStatement(
         text="REVOKE", operations=operations, resources=resources, principals=_members_to_end(reader, _member)
     )
+
+
+def _alter_quota(reader: TokenReader, text: str, user: str | None, client_id: str | None) -> Statement:
+    is_set = reader.one_of("SET QUOTA", "RESET QUOTA") == "SET QUOTA"
+    quotas: dict[QuotaKind, float | None] = {}
+    if is_set or not reader.is_at_end:
+        reader.expect_open()
+        while True:
+            kind = _quota_kind(reader, client_id)
+            if kind in quotas:
+                reader.reject(f"{kind} is named twice; remove one")
+            quotas[kind] = _quota(reader, kind) if is_set else None
+            if reader.closes():
+                break
+    else:
+        quotas = dict.fromkeys(kind for kind in QUOTA_KINDS if client_id is None or kind not in COUNTED_KINDS)
+    reader.expect_end()
+    return AlterQuotaStatement(text=text, user=user, client_id=client_id, quotas=tuple(quotas.items()))
+
+
+def _quota_kind(reader: TokenReader, client_id: str | None) -> QuotaKind:
+    word = reader.word("the name of a quota").lower()
+    kind = next((one for one in QUOTA_KINDS if one == word), None)
+    if kind is None:
+        reader.reject(f"there is no quota {word!r}; there are {', '.join(QUOTA_KINDS)}{did_you_mean(word, QUOTA_KINDS)}")
+    if client_id is not None and kind in COUNTED_KINDS:
+        reader.reject(f"{kind} are counted for users; leave CLIENT ID out")
+    return kind
+
+
+def _quota(reader: TokenReader, kind: QuotaKind) -> float:
+    reader.expect_sign("=")
+    position = reader.position
+    text = reader.quantity(f"the quota of {kind}")
+    try:
+        return parse_quota(kind, text)
+    except InvalidRequestError as error:
+        reader.reject(str(error), position)
+
+
+def _client_id(reader: TokenReader) -> str:
+    if reader.take("DEFAULT"):
+        return DEFAULT
+    name, is_prefix = reader.name_or_prefix("the client id")
+    if is_prefix:
+        reader.reject("a quota is for one client id, or for DEFAULT")
+    return name
 
 
 def _new_name(reader: TokenReader, what: str) -> str:

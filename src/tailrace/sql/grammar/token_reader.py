@@ -113,6 +113,17 @@ class TokenReader:
             raise SqlError(f"{what} is {value!r}; it must be a whole number", *self._last_position())
         return value
 
+    def quantity(self, what: str) -> str:
+        """Read a number, which may have a fraction, or a string with a unit, and return its text."""
+        if not self.is_at_end and self._tokens[self._at].kind == "number":
+            self._last = self._at
+            self._at += 1
+            return self._tokens[self._last].text
+        value = self.value(what, str)
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            raise SqlError(f"{what} is {value!r}; it must be a number, or a string with a unit", *self._last_position())
+        return str(value)
+
     def value(self, what: str, kind_wanted: type[str] | type[int]) -> object:
         """Read a string, a number, TRUE, FALSE, NULL or a parameter."""
         self.is_placeholder = False

@@ -79,6 +79,7 @@ _SHOWN: dict[str, ShownObjects] = {
     "USERS": "users",
     "ROLES": "roles",
     "TOKENS": "tokens",
+    "QUOTAS": "quotas",
 }
 _DESCRIBED: dict[str, Literal["topic", "table", "view"]] = {"TOPIC": "topic", "TABLE": "table", "VIEW": "view"}
 

@@ -1,7 +1,7 @@
-"""CREATE, ALTER and DROP USER, ROLE and TOKEN, GRANT, REVOKE and SHOW GRANTS.
+"""CREATE, ALTER and DROP USER, ROLE and TOKEN, GRANT, REVOKE and SHOW GRANTS, and quotas.
 
-They need the role admin. Without it everybody may change the own password, has tokens for himself, and who has `admin` on a
-resource grants operations on it to others.
+Quotas need `alter_configs` on the cluster, as in Kafka, and the others the role admin. Without it everybody may change the own
+password, has tokens for himself, and who has `admin` on a resource grants operations on it to others.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,6 +13,7 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.security.principals import current_principal
 from tailrace.model.clock import Clock
 from tailrace.model.errors import SqlError, UnknownUserError
+from tailrace.model.quota import QuotaEntity
 from tailrace.model.security import ANY_NAME, EVERYBODY, OPERATIONS_ON, Grant, Principal
 from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import ColumnType
@@ -24,6 +25,7 @@ from tailrace.sql.privileges import denial
 from tailrace.sql.results import Result, ResultColumn
 from tailrace.sql.select.execution import tables_and_topics
 from tailrace.sql.statements import (
+    AlterQuotaStatement,
     CreateRoleStatement,
     CreateTokenStatement,
     CreateUserStatement,
@@ -166,6 +168,11 @@ class SecurityHandler:
         )
         removed = await self._grants.remove(lambda one: is_meant(one) and (one.operation in revoked or one in wholes))
         return _revoked(removed)
+
+    async def alter_quota(self, asked: AlterQuotaStatement) -> Result:
+        self._permissions.require("alter_configs", "cluster")
+        await self._broker.quotas.alter(QuotaEntity(asked.user, asked.client_id), dict(asked.quotas))
+        return Result(status=asked.text)
 
     async def show_grants(self, asked: ShowGrantsStatement) -> Result:
         if asked.principal is None:

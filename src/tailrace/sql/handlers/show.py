@@ -17,11 +17,12 @@ from tailrace.model.table import Column, ColumnType
 from tailrace.sql.results import Result, ResultColumn
 from tailrace.sql.select.execution import tables_and_topics
 from tailrace.sql.statements import DescribeStatement, ShowStatement
-from tailrace.sql.visible_security import visible_roles, visible_tokens, visible_users
+from tailrace.sql.visible_security import visible_quotas, visible_roles, visible_tokens, visible_users
 
 _TEXT = ColumnType("text")
 _INTEGER = ColumnType("integer")
 _BIGINT = ColumnType("bigint")
+_DOUBLE = ColumnType("double")
 _BOOLEAN = ColumnType("boolean")
 _TEXTS = ColumnType("list", element=_TEXT)
 
@@ -47,6 +48,7 @@ class ShowHandler:
             "users": self._users,
             "roles": self._roles,
             "tokens": self._tokens,
+            "quotas": self._quotas,
         }
         return shown[asked.what]()
 
@@ -215,6 +217,11 @@ class ShowHandler:
             for token in visible_tokens(self._broker)
         ]
         return Result(columns, rows, status=f"SHOW TOKENS {len(rows)}")
+
+    def _quotas(self) -> Result:
+        columns = _columns(user_name=_TEXT, client_id=_TEXT, quota=_TEXT, value=_DOUBLE)
+        rows = [(quota.entity.user, quota.entity.client_id, kind, value) for quota, kind, value in visible_quotas(self._broker)]
+        return Result(columns, rows, status=f"SHOW QUOTAS {len(rows)}")
 
     def _may_describe(self, table: str) -> bool:
         return self._broker.permissions.may("describe", "table", table)

@@ -17,7 +17,14 @@ from tailrace.model.route import Route
 from tailrace.model.security import ResourceKind
 from tailrace.model.source import format_lsn
 from tailrace.sql.analysis.types import SqlType
-from tailrace.sql.visible_security import grant_row, visible_grants, visible_roles, visible_tokens, visible_users
+from tailrace.sql.visible_security import (
+    grant_row,
+    visible_grants,
+    visible_quotas,
+    visible_roles,
+    visible_tokens,
+    visible_users,
+)
 
 NAMESPACE = "system"
 
@@ -410,6 +417,11 @@ def _tokens(broker: Broker) -> ReadRows:
     ]
 
 
+def _quotas(broker: Broker) -> ReadRows:
+    quotas = visible_quotas(broker)
+    return lambda: [(quota.entity.user, quota.entity.client_id, kind, value) for quota, kind, value in quotas]
+
+
 def _grants(broker: Broker) -> ReadRows:
     grants = visible_grants(broker)
     return lambda: [grant_row(one) for one in grants]
@@ -697,6 +709,9 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "created_at": _TIME,
         },
         _tokens,
+    ),
+    "quotas": SystemTable(
+        {"user_name": pa.string(), "client_id": pa.string(), "quota": pa.string(), "value": pa.float64()}, _quotas
     ),
     "grants": SystemTable(
         {

@@ -6,8 +6,10 @@ import re
 import pytest
 
 from tailrace.model.errors import SqlError, SqlSyntaxError
+from tailrace.model.quota import QUOTA_KINDS
 from tailrace.sql.parse import bind, may_be_kept, parse
 from tailrace.sql.statements import (
+    AlterQuotaStatement,
     CreateRoleStatement,
     CreateTokenStatement,
     CreateUserStatement,
@@ -72,6 +74,47 @@ def resource(kind: str, name: str, pattern: str = "literal", column: int = 1) ->
         ("SHOW GRANTS", ShowGrantsStatement(text="SHOW GRANTS")),
         ("SHOW GRANTS FOR alice", ShowGrantsStatement(text="SHOW GRANTS", principal="alice")),
         ("SHOW GRANTS FOR PUBLIC", ShowGrantsStatement(text="SHOW GRANTS", principal="*")),
+        (
+            "ALTER USER alice SET QUOTA (publish_bytes = '10 MB/s', REQUESTS = 100, sql_seconds = 0.5)",
+            AlterQuotaStatement(
+                text="ALTER USER", user="alice", quotas=(("publish_bytes", 1e7), ("requests", 100.0), ("sql_seconds", 0.5))
+            ),
+        ),
+        (
+            "ALTER USER DEFAULT SET QUOTA (connections = 5)",
+            AlterQuotaStatement(text="ALTER USER", user="<default>", quotas=(("connections", 5.0),)),
+        ),
+        (
+            'ALTER USER "DEFAULT" SET QUOTA (connections = 5)',
+            AlterQuotaStatement(text="ALTER USER", user="DEFAULT", quotas=(("connections", 5.0),)),
+        ),
+        (
+            "ALTER USER alice CLIENT ID 'nightly job' SET QUOTA (requests = '600/min')",
+            AlterQuotaStatement(text="ALTER USER", user="alice", client_id="nightly job", quotas=(("requests", 10.0),)),
+        ),
+        (
+            "ALTER CLIENT ID DEFAULT RESET QUOTA (requests, consume_bytes)",
+            AlterQuotaStatement(
+                text="ALTER CLIENT ID", client_id="<default>", quotas=(("requests", None), ("consume_bytes", None))
+            ),
+        ),
+        (
+            "ALTER USER alice RESET QUOTA",
+            AlterQuotaStatement(text="ALTER USER", user="alice", quotas=tuple((kind, None) for kind in QUOTA_KINDS)),
+        ),
+        (
+            "ALTER CLIENT ID 'DEFAULT' RESET QUOTA",
+            AlterQuotaStatement(
+                text="ALTER CLIENT ID",
+                client_id="DEFAULT",
+                quotas=(("publish_bytes", None), ("consume_bytes", None), ("requests", None), ("sql_seconds", None)),
+            ),
+        ),
+        (
+            "ALTER USER default PASSWORD NULL",
+            SetPasswordStatement(text="ALTER USER", name="default", password=None),
+        ),
+        ("SHOW QUOTAS", ShowStatement(text="SHOW QUOTAS", what="quotas")),
         ("SHOW USERS", ShowStatement(text="SHOW USERS", what="users")),
         ("SHOW ROLES", ShowStatement(text="SHOW ROLES", what="roles")),
         ("SHOW TOKENS", ShowStatement(text="SHOW TOKENS", what="tokens")),
@@ -140,7 +183,7 @@ def test_operations_are_read(operations: str, on: str, expected: tuple[str, ...]
         ("CREATE USER", 12, "expected the name of a user, found the end of the statement"),
         ("CREATE USER a ROLE", 19, "expected the name of a role"),
         ("CREATE USER a ROLE b PASSWORD 'x'", 22, "expected the end of the statement, found something else"),
-        ("ALTER USER a", 13, "expected PASSWORD, found the end of the statement"),
+        ("ALTER USER a", 13, "expected PASSWORD, SET QUOTA, RESET QUOTA or CLIENT ID, found the end of the statement"),
         ("ALTER USER a PASSWORD", 22, "expected the password in single quotes, a parameter, or NULL"),
         ("DROP USER a b", 13, "expected the end of the statement, found 'b'"),
         ("CREATE ROLE 'a'", 13, "expected the name of a role, found"),
