@@ -252,7 +252,7 @@ def _security(login: Login | None) -> dict[str, Any]:
         return {}
     refused = _raise_refused
     token = {"oauth_cb": lambda _: (login.token, time.time() + 3600)} if login.token else {}
-    return {**login.rdkafka(), **token, "error_cb": refused, "message.timeout.ms": 20_000}
+    return {**login.rdkafka(), **token, "error_cb": refused, "log_level": 0, "message.timeout.ms": 20_000}
 
 
 def _raise_refused(error: KafkaError) -> None:
