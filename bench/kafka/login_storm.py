@@ -1,6 +1,7 @@
 """A process that logs in to a server again and again, at a steady rate, however long the answers take."""
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ from tailrace.model.address import Address
 _SOURCE = "127.0.0.2"
 """Where the logins come from: what fails is held against its own address, as it would be on a network."""
 _ANSWER_SECONDS = 60.0
+_NICENESS = 10
+"""Its own work is not to slow those who share the machine with it, as it would not from another machine."""
 
 
 class Storm(msgspec.Struct, frozen=True, tag=True):
@@ -84,4 +87,5 @@ class _Client:
 
 
 if __name__ == "__main__":
+    os.nice(_NICENESS)
     _Client(msgspec.json.decode(sys.argv[1], type=_Target)).serve()

@@ -75,8 +75,8 @@ def run(workspace: Workspace) -> Section:
         f" over TLS with SCRAM-SHA-512, `relaxed`: alone, beside {LOGINS_PER_SECOND} logins a second, and beside as many with a"
         " wrong password. Each login has a connection and a TLS handshake of its own. Who logs in comes from another address"
         " than the producer, and has salted and hashed its password before. It sends the next login when that is due, not when"
-        " the last one is answered: an address that fails waits up to 8 s. All of it shares the machine's cores, the storm's"
-        " client too.",
+        " the last one is answered: an address that fails waits up to 8 s. All of it shares the machine's cores; the storm's"
+        " client has a lower priority.",
         figures=figures,
     )
 
