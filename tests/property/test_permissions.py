@@ -78,6 +78,8 @@ def test_the_answer_is_that_of_a_plain_reading(
 ) -> None:
     async def run() -> None:
         async with running_broker(security=SECURED) as broker:
+            # The last administrator can't be taken away.
+            await broker.users.create("root", roles=[ADMIN_ROLE])
             for role in ROLES:
                 await broker.users.create_role(role)
             for user in USERS:

@@ -214,6 +214,10 @@ SERVER = [
     Case("CREATE USER fresh PASSWORD 'x'", {ADMIN}, "DROP USER IF EXISTS fresh"),
     Case("ALTER USER fresh PASSWORD 'y'", {ADMIN}),
     Case("CREATE TOKEN FOR fresh", {ADMIN}),
+    Case("ALTER USER reader SET QUOTA (requests = 5)", {ADMIN}),
+    Case("ALTER USER reader RESET QUOTA", {ADMIN}),
+    Case("ALTER CLIENT ID DEFAULT SET QUOTA (requests = 500)", {ADMIN}),
+    Case("SHOW QUOTAS", EVERYBODY),
     Case("DROP TOKEN 'nothing'", {ADMIN}, error=TailraceError),
     Case("CREATE ROLE fresh_role", {ADMIN}, "DROP ROLE IF EXISTS fresh_role"),
     Case("GRANT fresh_role TO fresh", {ADMIN}),
@@ -411,6 +415,7 @@ async def test_shown_is_what_may_be_described() -> None:
         )
         await sql.run("CREATE TOKEN FOR reader; CREATE TOKEN FOR chief; ALTER PIPELINE router SET (latency = 'batch')")
         await sql.run("CREATE VIEW other.w AS SELECT 1 AS x")
+        await sql.run("ALTER USER reader SET QUOTA (requests = 5); ALTER USER chief SET QUOTA (requests = 5)")
         await sql.run("CONSUME FROM app.o GROUP 'app-1' FROM EARLIEST; CONSUME FROM other.o GROUP 'other-1' FROM EARLIEST")
         shown = {
             "SHOW TOPICS": ["app.o"],
@@ -421,6 +426,8 @@ async def test_shown_is_what_may_be_described() -> None:
             "SHOW PIPELINES": [],
             "SHOW USERS": ["reader"],
             "SHOW ROLES": [],
+            "SHOW QUOTAS": ["reader"],
+            "SELECT user_name FROM system.quotas": ["reader"],
             "SELECT DISTINCT principal FROM system.grants": ["reader"],
             "SELECT DISTINCT user_name FROM system.tokens": ["reader"],
             "SELECT name FROM system.users": ["reader"],

@@ -232,7 +232,7 @@ def test_options_may_be_parameters() -> None:
             "SHOW NOTHING",
             (
                 "line 1, column 6: expected TOPICS, TABLES, VIEWS, ROUTES, GROUPS, PIPELINES, SOURCES, SHADOWS, USERS, ROLES,"
-                " TOKENS or GRANTS, found 'NOTHING'"
+                " TOKENS, QUOTAS or GRANTS, found 'NOTHING'"
             ),
         ),
         ("ALTER PIPELINE router", "line 1, column 22: expected SET, found the end of the statement"),
