@@ -98,7 +98,7 @@ def test_tokens_log_in_by_oauthbearer(server: Tls) -> None:
     options = librdkafka(server, sasl_mechanism="OAUTHBEARER")
     assert sent({**options, "oauth_cb": lambda _: (token, time.time() + 600)}) is None
 
-    class Provider(AbstractTokenProvider):  # type: ignore[misc]
+    class Provider(AbstractTokenProvider):
         def token(self) -> str:
             return token
 

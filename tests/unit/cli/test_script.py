@@ -91,6 +91,7 @@ def test_a_request_begins_where_its_first_statement_does() -> None:
 
 @given(st.lists(PIECES, max_size=25).map("".join))
 @example(":x$$;''")
+@example("e'\\';\\\\")
 def test_the_server_sees_the_same_statements(text: str) -> None:
     try:
         tokens = read_tokens(text)

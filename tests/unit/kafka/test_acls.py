@@ -329,6 +329,18 @@ async def test_credentials_are_verifiers_of_users() -> None:
         assert await credentials(asker, "bob", "bob") == {"bob": 92}
 
 
+@on_loop
+async def test_the_last_credential_of_the_last_administrator_stays() -> None:
+    async with running_asker(security=REQUIRED) as asker:
+        await asker.broker.users.create("root", roles=("admin",))
+        assert await altered(asker, upsertion("root"), upsertion("root", mechanism=2)) == {"root": 0}
+        both = [ScramCredentialDeletion(name="root", mechanism=number) for number in (1, 2)]
+        assert await altered(asker, *both) == {"root": 44}
+        assert await credentials(asker) == {"root": [(2, 8192)]}
+        await asker.broker.users.create_token("root")
+        assert await altered(asker, both[1]) == {"root": 0}
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [

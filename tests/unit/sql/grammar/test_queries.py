@@ -116,6 +116,7 @@ def test_names_in_a_tree_have_their_places_in_the_whole_text() -> None:
         ("UPDATE t SET", "line 1, column 13: syntax error at end of input"),
         ("SELECT * FROM a JOIN b ON", "line 1, column 26: syntax error at end of input"),
         ("SELECT 'abc", "line 1, column 8: what starts here is not closed; expected ', found the end of the text"),
+        ("SELECT e'\\'; SELECT 1", "line 1, column 8: what starts here is not closed; expected '"),
         ('SELECT "abc', 'expected "'),
         ("SELECT /* abc", "expected the end of a comment"),
         ("SELECT 1e", "line 1, column 8: trailing junk after numeric literal"),
