@@ -6,9 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from tests.compat.contract import Client, Outgoing, Refused
+from tests.compat.contract import Outgoing, Refused
 from tests.compat.kinds import KINDS, ClientKind
 from tests.compat.login import Login
+from tests.compat.process import ClientProcess
 from tests.compat.security.conftest import CLOSED, OPEN, SESSION_SECONDS, StartWith
 from tests.compat.tools.programs import SECURED_CLIENTS, tool
 from tests.integration.security.secured import SecuredServer
@@ -45,7 +46,7 @@ def cases(does: str, ways: tuple[str, ...] = (), few: tuple[str, ...] = (), clie
         return pytest.param(kind, *way, marks=mark, id="-".join((kind.name, *way)))
 
     kinds = [kind for kind in KINDS if kind.name in clients]
-    return [case(kind, *way) for kind in kinds for way in ([(way,) for way in ways] or [()])]
+    return [case(kind, *way) for kind in kinds for way in ([(each,) for each in ways] if ways else ((),))]
 
 
 @pytest.mark.parametrize(
@@ -98,12 +99,15 @@ class Sessions:
     def _topic(self, kind: ClientKind) -> str:
         return f"{OPEN}.{kind.name}.sessions"
 
-    def _run(self, kind: ClientKind, reader: Client, writer: Client) -> tuple[list[bytes | None], list[bytes | None]]:
+    def _run(
+        self, kind: ClientKind, reader: ClientProcess, writer: ClientProcess
+    ) -> tuple[list[bytes | None], list[bytes | None]]:
         """Return what was sent, and what was read meanwhile."""
         topic = self._topic(kind)
         reader.join(group=topic, topic=topic)
         writer.open_transactions(transactional_id=topic)
-        sent, read = [], []
+        sent: list[bytes | None] = []
+        read: list[bytes | None] = []
         until = time.monotonic() + 2.5 * SESSION_SECONDS
         while time.monotonic() < until:
             record = Outgoing(None, b"%d" % len(sent), partition=0)

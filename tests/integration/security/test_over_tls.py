@@ -59,6 +59,7 @@ def given(request: pytest.FixtureRequest, server: SecuredServer, user: str, auth
 def use(url: str, settings: dict[str, Any]) -> None:
     with Client(url, **settings) as client, client.publisher() as publisher:
         published = publisher.publish(TOPIC, {"id": 1})
+        assert published.cursor is not None
         with client.consumer(topic=TOPIC, group_id="g", poll_timeout=5_000) as consumer:
             assert consumer.poll()
         with client.subscriber().subscribe(TOPIC, after=published.cursor - 1) as events:
@@ -68,6 +69,7 @@ def use(url: str, settings: dict[str, Any]) -> None:
 async def use_asynchronously(url: str, settings: dict[str, Any]) -> None:
     async with AsyncClient(url, **settings) as client, client.publisher() as publisher:
         published = await publisher.publish(TOPIC, {"id": 1})
+        assert published.cursor is not None
         async with client.subscriber().subscribe(TOPIC, after=published.cursor - 1) as events:
             assert (await anext(events)).cursor == published.cursor
 
