@@ -15,7 +15,7 @@ from tests.integration.security.secured import PASSWORD, SecuredServer, secured_
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[SecuredServer]:  # type: ignore[override]
+def server(tmp_path: Path) -> Iterator[SecuredServer]:
     with secured_server(tmp_path / "data") as running:
         running.sql("CREATE TOPIC acme.orders")
         yield running
