@@ -1,6 +1,6 @@
 """How much work each benchmark does: enough to be meaningful, and no more.
 
-A full run of everything takes about 45 minutes on two cores that have nothing else to do (`make bench ARGS=--plan`).
+A full run of everything takes about 75 minutes on two cores that have nothing else to do (`make bench ARGS=--plan`).
 """
 
 import msgspec
