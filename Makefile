@@ -13,7 +13,7 @@ FIND_PYTHON := for name in $(or $(PYTHON),python3.14 python3.13 python3.12 pytho
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test chaos compat smoke differential fuzz check docs format bench lock clean
+.PHONY: help demo test chaos compat smoke differential fuzz check docs format bench lock sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,11 +33,12 @@ compat: $(READY) ## try every Kafka client at full volume, and the tools around 
 	@$(BIN)/python -m tests.compat.prepare
 	@$(BIN)/pytest tests/compat --everything $(ARGS)
 
-smoke: $(READY) ## the short form of what needs more than PyPI: clients of Java, Go and Node, kcat, Kafka's tools, shadows, Spark's Kafka connector, the real-time mode, a Spark cluster
+smoke: $(READY) ## the short form of what needs more than PyPI: clients of Java, Go and Node, kcat, Kafka's tools, logins of all of them, shadows, Spark's Kafka connector, the real-time mode, a Spark cluster
 	@$(BIN)/python -m tests.compat.prepare
 	@$(BIN)/pytest tests/compat/test_clients.py --others \
 		-k '(java or franz-go or kafkajs or kcat or spark) and (keyed or zstd or idempotent or consume or two-members or topics or transaction)' $(ARGS)
 	@$(BIN)/pytest tests/compat/tools --others $(ARGS)
+	@$(BIN)/pytest tests/compat/security --others -k 'java or franz-go or kafkajs or kcat or commands' $(ARGS)
 	@$(BIN)/pytest tests/compat/shadow --others -k 'everything or aborted or killed_at_any_time or acknowledged or rolled_back or user_with_a_password' $(ARGS)
 	@$(BIN)/pytest tests/compat/test_realtime.py tests/compat/test_cluster.py --others $(ARGS)
 
@@ -69,6 +70,9 @@ lock: $(READY) ## renew uv.lock and requirements.lock from pyproject.toml
 	@$(BIN)/pip install --quiet uv
 	@$(BIN)/uv lock --quiet $(ARGS)
 	@$(BIN)/uv export --quiet --locked --no-emit-project --no-header --format requirements-txt --output-file requirements.lock
+
+sbom: $(READY) ## write the software bill of materials (CycloneDX) from uv.lock to build/sbom.cdx.json
+	@$(BIN)/python -m tools.sbom build/sbom.cdx.json
 
 clean: ## remove the environment and all caches
 	@rm -rf $(VENV) tests/compat/java/target tests/compat/spark/target tests/compat/go/target tests/compat/node/node_modules tests/compat/tools/target tests/compat/tools/*/target .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,6 +1,6 @@
 """How much work each benchmark does: enough to be meaningful, and no more.
 
-A full run of everything takes about 45 minutes on two cores that have nothing else to do (`make bench ARGS=--plan`).
+A full run of everything takes about 75 minutes on two cores that have nothing else to do (`make bench ARGS=--plan`).
 """
 
 import msgspec
@@ -33,6 +33,13 @@ class KafkaScale(msgspec.Struct, frozen=True, kw_only=True):
     connections: int
     turns: int
     """Records over each connection, in each round."""
+    check_pairs: int
+    """How often servers with and without authentication are started, to compare what checks cost."""
+    check_rounds: int
+    """Of each of these."""
+    checked_one_by_one: int
+    storm_seconds: float
+    """How long clients log in beside a producer, in each round."""
     starts: int
     rest_seconds: float
     """How long a server may rest before its memory is measured again."""
@@ -231,6 +238,10 @@ FULL = Scale(
         steady_seconds=2,
         connections=500,
         turns=10,
+        check_pairs=3,
+        check_rounds=6,
+        checked_one_by_one=2_000,
+        storm_seconds=6,
         starts=2,
         rest_seconds=12,
     ),
@@ -314,6 +325,10 @@ QUICK = msgspec.structs.replace(
         steady_seconds=1,
         connections=100,
         turns=5,
+        check_pairs=1,
+        check_rounds=5,
+        checked_one_by_one=500,
+        storm_seconds=3,
         starts=1,
         rest_seconds=12,
     ),

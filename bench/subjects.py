@@ -15,11 +15,12 @@ from bench.client import sdk
 from bench.figures import Section
 from bench.growth import append_cost, connections, topics_and_groups
 from bench.http import querying, requests
-from bench.kafka import compaction, footprint, java_tools, latency, throughput
+from bench.kafka import checks, compaction, footprint, java_tools, latency, logins, secured, throughput
 from bench.nats import comparison as nats
 from bench.peers.debezium import debezium_jars
 from bench.peers.kafka import KafkaPeer, NotObtainable, connector_jars, kafka_jars, kafka_tool_jars
 from bench.peers.mirror_maker import mirror_maker_jars
+from bench.peers.secured import SecuredKafkaPeer, SecuredTailracePeer
 from bench.peers.servers import MakePeer, TailracePeer
 from bench.postgres import comparison as postgres
 from bench.results import ScaleName
@@ -76,6 +77,10 @@ def _beside_kafka(run: BesideKafka) -> Run:
 def _with_tools(workspace: Workspace, cache: Path) -> Section:
     tools = kafka_tool_jars(cache)
     return java_tools.run(workspace, TailracePeer, partial(KafkaPeer, kafka_jars(cache)), tools)
+
+
+def _beside_secured_kafka(workspace: Workspace, cache: Path) -> Section:
+    return secured.run(workspace, SecuredTailracePeer, partial(SecuredKafkaPeer, kafka_jars(cache)))
 
 
 def _beside_debezium(run: Callable[[Workspace, MakeCapture, MakeCapture], Section]) -> Run:
@@ -137,6 +142,9 @@ SUBJECTS: Mapping[str, Subject] = {
     "kafka-waiting-synced": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-waiting-synced"]), 25, 65),
     "kafka-footprint": Subject(_beside_kafka(KAFKA_SUBJECTS["kafka-footprint"]), 20, 35),
     "kafka-tools": Subject(_with_tools, 150, 330),
+    "kafka-secured": Subject(_beside_secured_kafka, 40, 90),
+    "security-checks": Subject(_alone(checks.run), 40, 180),
+    "security-logins": Subject(_alone(logins.run), 60, 170),
     "compaction": Subject(_alone(compaction.run), 90, 400),
     "nats": Subject(_alone(nats.run_relaxed), 20, 65),
     "nats-synced": Subject(_alone(nats.run_synced), 20, 65),

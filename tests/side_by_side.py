@@ -10,13 +10,14 @@ that no worker is left alone with it.
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-WHOLE_FOLDERS = ("tests/integration/pipeline", "tests/compat")
+WHOLE_FOLDERS = ("tests/integration/pipeline", "tests/compat/security", "tests/compat")
 OWN_SPARK = (
     "tests/integration/pipeline/test_captured_snapshots.py",
     "tests/integration/pipeline/test_orphans.py",
     "tests/integration/pipeline/test_up.py",
     "tests/integration/pipeline/test_own_sessions.py",
     "tests/integration/pipeline/test_failed_starts.py",
+    "tests/integration/security/test_spark.py",
 )
 FIRST = (
     *WHOLE_FOLDERS,

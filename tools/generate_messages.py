@@ -61,13 +61,20 @@ FAMILIES = {
         "describe_producers",
     ),
     "telemetry": ("get_telemetry_subscriptions", "push_telemetry"),
-    "authentication": ("sasl_handshake", "sasl_authenticate"),
+    "quotas": ("describe_client_quotas", "alter_client_quotas"),
+    "authentication": (
+        "sasl_handshake",
+        "sasl_authenticate",
+        "describe_user_scram_credentials",
+        "alter_user_scram_credentials",
+    ),
 }
 """The APIs of each module."""
 
 APIS = tuple(api for apis in FAMILIES.values() for api in apis)
 
 RENAMED = {
+    "alter_client_quotas": {"EntityData": "AlteredQuotaEntity", "OpData": "QuotaOperation", "EntryData": "QuotaAlteration"},
     "consumer_group_describe": {
         "Assignment": "DescribedAssignment",
         "DescribedGroup": "DescribedConsumerGroup",
@@ -75,6 +82,12 @@ RENAMED = {
         "TopicPartitions": "DescribedTopicPartitions",
     },
     "consumer_group_heartbeat": {"Assignment": "HeartbeatAssignment", "TopicPartitions": "HeartbeatTopicPartitions"},
+    "describe_client_quotas": {
+        "ComponentData": "QuotaFilterComponent",
+        "EntityData": "DescribedQuotaEntity",
+        "EntryData": "DescribedQuotas",
+        "ValueData": "QuotaValue",
+    },
     "describe_producers": {
         "PartitionResponse": "DescribeProducersPartitionResponse",
         "ProducerState": "DescribedProducer",
@@ -109,12 +122,16 @@ RENAMED = {
 }
 """Structs whose names in Kafka's descriptions would mean something else elsewhere in the tree, by API."""
 
+RENAMED_RESPONSES = {"alter_client_quotas": {"EntryData": "QuotaAlterationResult"}}
+"""Structs of responses whose names mean something else in the request of the same API."""
+
 KINDS = {
     "bool": "Boolean",
     "int8": "Int8",
     "int16": "Int16",
     "int32": "Int32",
     "int64": "Int64",
+    "float64": "Float64",
     "uuid": "Uuid",
     "string": "String",
     "bytes": "Bytes",
@@ -124,7 +141,7 @@ KINDS = {
     "timedelta_i64": "Int64",
     "datetime_i64": "Int64",
 }
-ZEROS = {"Boolean": "False", "String": '""', "Bytes": 'b""', "Records": 'b""', "Uuid": "NO_UUID"}
+ZEROS = {"Boolean": "False", "Float64": "0.0", "String": '""', "Bytes": 'b""', "Records": 'b""', "Uuid": "NO_UUID"}
 
 
 @dataclasses.dataclass
@@ -224,7 +241,8 @@ def api_text(api: str) -> str:
     name = api_name(api)
     newer = NEWER.get(api)
     structures = []
-    for structure in (*merge(api, versions, "request"), *merge(api, versions, "response")):
+    responses = renamed(merge(api, versions, "response"), RENAMED_RESPONSES.get(api, {}))
+    for structure in (*merge(api, versions, "request"), *responses):
         if structure not in structures:
             structures.append(structure)
     if newer is not None:
@@ -239,8 +257,8 @@ def api_text(api: str) -> str:
         f"{api.upper()}_API = Api({request.__api_key__}, {name!r}, {versions[0]}, {versions[-1]},"
         f" {flexible[0] if flexible else versions[-1] + 1}, {name}Request, {name}Response)"
     )
-    renamed = RENAMED.get(api, {})
-    return re.sub(r"\b[A-Z]\w+\b", lambda found: renamed.get(found[0], found[0]), f"{body}\n\n{constant}\n")
+    names_here = RENAMED.get(api, {})
+    return re.sub(r"\b[A-Z]\w+\b", lambda found: names_here.get(found[0], found[0]), f"{body}\n\n{constant}\n")
 
 
 IMPORTABLE = {*KINDS.values(), "Api", "KafkaMessage", "NO_UUID", "NullableSince", "Since", "Tag", "Until"}
@@ -268,6 +286,16 @@ def merge(api: str, versions: list[int], side: str) -> list[Structure]:
                 if is_nullable(field, shape):
                     known.nullable.insert(0, version)
     return [Structure(name, [structures[name][field] for field in orders[name]]) for name in in_order(structures)]
+
+
+def renamed(structures: list[Structure], names: dict[str, str]) -> list[Structure]:
+    """Return the structs with other names, where they are declared and where they are used."""
+    return [
+        Structure(
+            names.get(name, name), [dataclasses.replace(field, kind=names.get(field.kind, field.kind)) for field in fields]
+        )
+        for name, fields in structures
+    ]
 
 
 def add_version(structure: Structure, newer: NewerVersion, newest: int) -> None:

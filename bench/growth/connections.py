@@ -16,7 +16,8 @@ import uvloop
 from bench.audit import AuditFailure
 from bench.batches import KB_1, ring_of_copies
 from bench.figures import FLAT, Curve, Figure, Samples, Section, curve, slope_figure, take_turns
-from bench.http.server import HttpServer, exact_cpu_seconds_of, serving
+from bench.http.server import HttpServer, serving
+from bench.machine import exact_cpu_seconds_of
 from bench.workspace import Workspace, settle_disk
 from tailrace.model.address import Address
 from tailrace.model.commit import Buffer

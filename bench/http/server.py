@@ -4,7 +4,7 @@ import http.client
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -12,7 +12,7 @@ from uuid import uuid4
 import msgspec
 import psutil
 
-from bench.peers.servers import PeerFailure, PeerProcess, answers_kafka, free_address
+from bench.peers.servers import ClientSettings, PeerFailure, PeerProcess, answers_kafka, free_address
 from bench.workspace import Workspace
 from tailrace.model.commit import Durability
 from tailrace.model.ids import TopicId
@@ -116,18 +116,6 @@ def cpu_seconds_of(pid: int) -> float:
     return total
 
 
-def exact_cpu_seconds_of(pid: int) -> float:
-    """Return the CPU time of the threads of a running process, in nanosecond resolution. Threads that ended do not count.
-
-    The other clock ticks a hundred times a second, which is too coarse for a server that needs a microsecond for a message.
-    """
-    used = 0
-    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        with suppress(OSError):
-            used += int(file.read_text().split()[0])
-    return used / 1e9
-
-
 @contextmanager
 def serving(workspace: Workspace, durability: Durability = "fsync", config: str = "") -> Iterator[HttpServer]:
     """Run a server on a new folder, with what a configuration file says, and remove both afterwards."""
@@ -179,6 +167,7 @@ class KafkaListener:
         self.name = server.name
         self.address = server.kafka
         self.pid = server.pid
+        self.client_settings: ClientSettings = {}
 
     def start(self) -> float:
         """Do nothing: the server runs already."""

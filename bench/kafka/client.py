@@ -7,7 +7,7 @@ import gc
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -35,7 +35,8 @@ from bench.kafka.tasks import (
     Span,
     Task,
 )
-from bench.peers.servers import Peer
+from bench.machine import exact_cpu_seconds_of
+from bench.peers.servers import ClientSettings, Peer
 from bench.worker_process import Failed, WorkerProcess, say
 
 ANSWER_SECONDS = 60.0
@@ -48,11 +49,24 @@ _Chunk = tuple[int, list[dict[str, bytes]]]
 """Records for one partition, in the form of confluent-kafka."""
 
 
+class Server(NamedTuple):
+    """The server that a client speaks to."""
+
+    settings: ClientSettings
+    """Its address, and what a client needs to log in."""
+    pid: int
+
+    def watch(self) -> Callable[[], Span]:
+        """Start a clock. Return what stops it."""
+        cpu_began, began = exact_cpu_seconds_of(self.pid), time.perf_counter()
+        return lambda: Span(began, time.perf_counter(), exact_cpu_seconds_of(self.pid) - cpu_began)
+
+
 class Sender:
     """Produces records that are made before the clock starts: making a record takes as long as sending it."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, server: Server) -> None:
+        self._server = server
         self._prepared: tuple[tuple[int, int, int], Sequence[_Chunk]] = ((0, 0, 0), ())
         self._connections: list[Producer] = []
         self._turns = 0
@@ -62,21 +76,21 @@ class Sender:
         chunks = self._chunks(load)
         producer = self._connected(load, {"queue.buffering.max.messages": load.records + 1})
         topic = load.topic
-        began = time.perf_counter()
+        stop = self._server.watch()
         for partition, chunk in chunks:
             producer.produce_batch(topic, chunk, partition)
         _flush(producer)
-        return Span(began, time.perf_counter())
+        return stop()
 
     def produce_one_by_one(self, load: Load) -> Span:
         producer = self._connected(load, _PROMPT)
         numbering = Numbering(load.record_bytes)
         values = [numbering.record(0, number) for number in range(load.records)]
-        began = time.perf_counter()
+        stop = self._server.watch()
         for value in values:
             producer.produce(load.topic, value, partition=0, on_delivery=_expect_delivery)
             _flush(producer)
-        return Span(began, time.perf_counter())
+        return stop()
 
     def produce_steadily(self, load: Load, per_second: int) -> Span:
         """Produce records whose keys say when they were sent."""
@@ -115,8 +129,9 @@ class Sender:
         self._connections = []
 
     def _connected(self, load: Load, settings: dict[str, Any]) -> Producer:
-        producer = Producer({"bootstrap.servers": self._bootstrap, **settings, **load.settings})
+        producer = Producer({**self._server.settings, **settings, **load.settings})
         producer.list_topics(load.topic, ANSWER_SECONDS)
+        time.sleep(load.pause_seconds)
         return producer
 
     def _chunks(self, load: Load) -> Sequence[_Chunk]:
@@ -184,8 +199,8 @@ _UNHINDERED: dict[str, Any] = {
 
 
 class Receiver:
-    def __init__(self, bootstrap: str, admin: AdminClient) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, server: Server, admin: AdminClient) -> None:
+        self._server = server
         self._admin = admin
 
     def consume(self, load: Load, on_ready: Callable[[], None]) -> Span:
@@ -193,7 +208,8 @@ class Receiver:
         on_ready()
         found: list[list[Message]] = []
         count = 0
-        began = heard_at = time.perf_counter()
+        stop = self._server.watch()
+        heard_at = time.perf_counter()
         consumer.assign(_from_start(load))
         while count < load.records:
             # No more than are left: otherwise it would wait until its timeout.
@@ -204,10 +220,10 @@ class Receiver:
                 heard_at = time.perf_counter()
             elif time.perf_counter() - heard_at > _SILENCE_SECONDS:
                 break
-        ended = time.perf_counter()
+        span = stop()
         consumer.close()
         self._check(load, [message for messages in found for message in messages])
-        return Span(began, ended)
+        return span
 
     def consume_steadily(self, load: Load, on_ready: Callable[[], None]) -> Delays:
         consumer = self._connected(load, {})
@@ -230,7 +246,7 @@ class Receiver:
     def _connected(self, load: Load, settings: dict[str, Any]) -> Consumer:
         consumer = Consumer(
             {
-                "bootstrap.servers": self._bootstrap,
+                **self._server.settings,
                 "group.id": "bench",
                 "enable.auto.commit": False,
                 **settings,
@@ -240,6 +256,7 @@ class Receiver:
         # This response comes over the connection that is read from. Otherwise that to a server which is quick to tell where its
         # partitions are would be made while the clock runs.
         consumer.get_watermark_offsets(TopicPartition(load.topic, 0), ANSWER_SECONDS, cached=False)
+        time.sleep(load.pause_seconds)
         return consumer
 
     def _check(self, load: Load, found: list[Message]) -> None:
@@ -272,14 +289,16 @@ class ClientProcess(WorkerProcess[Task, Answer]):
     """Runs this module as a child process."""
 
     def __init__(self, peer: Peer) -> None:
-        super().__init__(peer.name, "bench.kafka.client", str(peer.address), answers=Answer)
+        settings = {"bootstrap.servers": str(peer.address), **peer.client_settings}
+        arguments = (str(peer.pid), msgspec.json.encode(settings).decode())
+        super().__init__(peer.name, "bench.kafka.client", *arguments, answers=Answer)
 
 
 class _Client:
-    def __init__(self, address: str) -> None:
-        self._admin = AdminClient({"bootstrap.servers": address})
-        self._sender = Sender(address)
-        self._receiver = Receiver(address, self._admin)
+    def __init__(self, server: Server) -> None:
+        self._admin = AdminClient(dict(server.settings))
+        self._sender = Sender(server)
+        self._receiver = Receiver(server, self._admin)
 
     def serve(self) -> None:
         for line in sys.stdin.buffer:
@@ -347,4 +366,4 @@ def _say_ready() -> None:
 
 if __name__ == "__main__":
     gc.disable()  # the collector would scan every record that is kept for the check
-    _Client(sys.argv[1]).serve()
+    _Client(Server(msgspec.json.decode(sys.argv[2]), int(sys.argv[1]))).serve()

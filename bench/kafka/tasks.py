@@ -21,6 +21,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """The number of senders that share one partition; 0 if each partition has its own."""
     settings: Mapping[str, str | int] = {}
     """Settings of librdkafka's producer that differ from the defaults."""
+    pause_seconds: float = 0.0
+    """How long a client rests between connecting and its work, for what a server does after a login."""
 
     @property
     def megabytes(self) -> float:
@@ -94,6 +96,8 @@ class Span(msgspec.Struct, frozen=True, tag=True):
 
     began: float
     ended: float
+    cpu_seconds: float = 0.0
+    """The CPU time of the server between them. To connect and to log in is not part of it."""
 
     @property
     def seconds(self) -> float:

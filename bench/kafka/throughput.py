@@ -19,25 +19,26 @@ _PRODUCE_BARS: Mapping[Durability, Bar] = {"relaxed": Bar("at least", 1.0), "fsy
 _CONSUME_BARS: Mapping[Durability, Bar] = {"relaxed": Bar("at least", 1.0)}
 
 
-class _Batching(NamedTuple):
+class Batching(NamedTuple):
     name: str
     settings: Mapping[str, str | int]
     synced_share: int = 2
     """With syncs only this fraction of the records is used, to limit the time."""
 
 
-_DEFAULT = _Batching("default batches", {})
-_LARGE = _Batching(
+DEFAULT = Batching("default batches", {})
+LARGE = Batching(
     "large batches",
     {"linger.ms": 50, "batch.num.messages": 100_000, "batch.size": 4_000_000, "message.max.bytes": 4_000_000},
 )
-_SMALL = _Batching("16 KB batches", {"batch.size": 16_384}, synced_share=10)
+_SMALL = Batching("16 KB batches", {"batch.size": 16_384}, synced_share=10)
 
 
-class _Case(NamedTuple):
+class Case(NamedTuple):
     record_bytes: int
-    batching: _Batching
+    batching: Batching
     partitions: int
+    pause_seconds: float = 0.0
 
     @property
     def name(self) -> str:
@@ -51,22 +52,23 @@ class _Case(NamedTuple):
             record_bytes=self.record_bytes,
             partitions=self.partitions,
             settings=self.batching.settings,
+            pause_seconds=self.pause_seconds,
         )
 
 
 _CASES = [
     *(
-        _Case(record_bytes, batching, partitions)
+        Case(record_bytes, batching, partitions)
         for record_bytes in (100, 1_000, 10_000)
-        for batching in (_DEFAULT, _LARGE)
+        for batching in (DEFAULT, LARGE)
         for partitions in (1, 12)
     ),
-    *(_Case(record_bytes, _SMALL, 1) for record_bytes in _JUDGED_BYTES),
+    *(Case(record_bytes, _SMALL, 1) for record_bytes in _JUDGED_BYTES),
 ]
-_FEW_CASES = [case for case in _CASES if case.batching is not _LARGE and (case.partitions == 1 or case.record_bytes == 1_000)]
+_FEW_CASES = [case for case in _CASES if case.batching is not LARGE and (case.partitions == 1 or case.record_bytes == 1_000)]
 
 
-class _Speed(NamedTuple):
+class Speed(NamedTuple):
     produced: float
     """MB/s"""
     consumed: float
@@ -113,23 +115,32 @@ def _measure(
             workspace.say(f"{durability}: {case.name}")
             records = scale.records(case.record_bytes) // (case.batching.synced_share if durability == "fsync" else 1)
             reads = scale.reads if durability in _CONSUME_BARS else 1
-            sides = {"both": partial(_speeds, case, reads, both, cycle((False, True)))}
+            sides = {"both": partial(speeds, case, reads, both, cycle((False, True)))}
             if alone is not None:
                 sides["alone"] = partial(_speed_of_sending, case, alone)
             found = take_turns(sides, records, scale.rounds)
             ours, others = zip(*found["both"], strict=True)
             sent_alone = [speed for (speed,) in found.get("alone", ())]
-            figures += _figures(case, durability, both.other.peer.name, ours, others, sent_alone)
-            remarks.append(f"{case.name}: {_cpu_of(ours)}; {both.other.peer.name} {_cpu_of(others)}.")
+            is_judged = case.record_bytes in _JUDGED_BYTES
+            figures += figures_of(
+                case,
+                both.other.peer.name,
+                ours,
+                others,
+                _PRODUCE_BARS[durability] if is_judged else None,
+                _CONSUME_BARS.get(durability) if is_judged else None,
+                sent_alone,
+            )
+            remarks.append(f"{case.name}: {cpu_of(ours)}; {both.other.peer.name} {cpu_of(others)}.")
     return figures, ["CPU that the server uses for 1 GB in and for 1 GB out, Tailrace first:", *remarks]
 
 
-def _speeds(case: _Case, reads: int, both: Comparison, other_first: Iterator[bool], records: int) -> tuple[_Speed, ...]:
+def speeds(case: Case, reads: int, both: Comparison, other_first: Iterator[bool], records: int) -> tuple[Speed, ...]:
     """Return the speeds of ours and of the other. Which goes first changes from round to round."""
     load = case.load(records)
     gigabytes = load.megabytes / 1_000
     return tuple(
-        _Speed(
+        Speed(
             load.megabytes / passed.produced.seconds,
             load.megabytes / statistics.median(span.seconds for span in passed.consumed),
             passed.produce_cpu_seconds / gigabytes,
@@ -139,29 +150,29 @@ def _speeds(case: _Case, reads: int, both: Comparison, other_first: Iterator[boo
     )
 
 
-def _speed_of_sending(case: _Case, compared: ComparedServer, records: int) -> tuple[_Speed, ...]:
+def _speed_of_sending(case: Case, compared: ComparedServer, records: int) -> tuple[Speed, ...]:
     """Return the speed of a client at a server that keeps nothing."""
     settle_disk()
     load = compared.new_topic(case.load(records))
-    return (_Speed(load.megabytes / expect(Span, compared.sender.ask(Produce(load))).seconds, 0.0, 0.0, 0.0),)
+    return (Speed(load.megabytes / expect(Span, compared.sender.ask(Produce(load))).seconds, 0.0, 0.0, 0.0),)
 
 
-def _figures(
-    case: _Case,
-    durability: Durability,
+def figures_of(
+    case: Case,
     peer: str,
-    ours: Sequence[_Speed],
-    others: Sequence[_Speed],
-    alone: Sequence[_Speed],
+    ours: Sequence[Speed],
+    others: Sequence[Speed],
+    produce_bar: Bar | None,
+    consume_bar: Bar | None,
+    alone: Sequence[Speed] = (),
 ) -> Iterator[Figure]:
-    is_judged = case.record_bytes in _JUDGED_BYTES
     yield Figure(
         name=f"produce {case.name}",
         ours=samples(each.produced for each in ours),
         unit="MB/s",
         peer=peer,
         peers=samples(each.produced for each in others),
-        bar=_PRODUCE_BARS[durability] if is_judged else None,
+        bar=produce_bar,
         alone=samples(each.produced for each in alone) if alone else None,
     )
     yield Figure(
@@ -170,11 +181,11 @@ def _figures(
         unit="MB/s",
         peer=peer,
         peers=samples(each.consumed for each in others),
-        bar=_CONSUME_BARS.get(durability) if is_judged else None,
+        bar=consume_bar,
     )
 
 
-def _cpu_of(speeds: Sequence[_Speed]) -> str:
+def cpu_of(speeds: Sequence[Speed]) -> str:
     produce = statistics.median(each.produce_cpu for each in speeds)
     consume = statistics.median(each.consume_cpu for each in speeds)
     return f"{produce:.1f} and {consume:.1f} s"

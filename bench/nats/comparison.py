@@ -10,7 +10,7 @@ import msgspec
 
 from bench.figures import Figure, Samples, Section, take_turns
 from bench.http.rates import percentile
-from bench.http.server import KafkaListener, exact_cpu_seconds_of, serving
+from bench.http.server import KafkaListener, serving
 from bench.kafka.client import ClientProcess
 from bench.kafka.tasks import (
     Answer,
@@ -25,6 +25,7 @@ from bench.kafka.tasks import (
     Span,
     Task,
 )
+from bench.machine import exact_cpu_seconds_of
 from bench.nats.client import MessagingProcess
 from bench.peers.nats import NatsPeer
 from bench.scale import NatsScale

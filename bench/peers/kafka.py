@@ -6,7 +6,7 @@ that every message is synced.
 
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from bench.peers.servers import PeerFailure, ServerPeer, answers_kafka, free_address
@@ -72,13 +72,24 @@ _CLUSTER = "YmVuY2htYXJrLWNsdXN0ZQ"
 
 
 class KafkaPeer(ServerPeer):
-    def __init__(self, jars: Path, folder: Path, durability: Durability) -> None:
+    def __init__(
+        self,
+        jars: Path,
+        folder: Path,
+        durability: Durability,
+        address: Address | None = None,
+        settings: Mapping[str, object] | None = None,
+        formatted_with: Sequence[str] = (),
+        answers: Callable[[Address], bool] = answers_kafka,
+    ) -> None:
+        """Other settings are added to its own; `formatted_with` are arguments of the command that formats the folder."""
         name = f"Kafka {KAFKA}" + (", flush per message" if durability == "fsync" else "")
         self._java = ["java", *_HEAP, *JVM, "-cp", f"{jars}/*"]
-        address = free_address()
+        address = address or free_address()
+        self._formatted_with = formatted_with
         self._settings = folder / "server.properties"
-        self._settings.write_text(_settings(address, folder / "data", durability))
-        super().__init__(name, address, [*self._java, "kafka.Kafka", str(self._settings)], folder, answers_kafka)
+        self._settings.write_text(_settings(address, folder / "data", durability, settings or {}))
+        super().__init__(name, address, [*self._java, "kafka.Kafka", str(self._settings)], folder, answers)
 
     def start(self) -> float:
         """Start the broker. Formatting the folder, which is done once, does not count."""
@@ -87,14 +98,15 @@ class KafkaPeer(ServerPeer):
 
     def _format(self) -> None:
         command = [*self._java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(self._settings)]
+        command += self._formatted_with
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode != 0:
             raise PeerFailure(f"Kafka's folder could not be formatted: {done.stdout} {done.stderr}")
 
 
-def _settings(address: Address, data: Path, durability: Durability) -> str:
+def _settings(address: Address, data: Path, durability: Durability, more: Mapping[str, object]) -> str:
     controller = free_address()
-    settings = {
+    settings: dict[str, object] = {
         "process.roles": "broker,controller",
         "node.id": 0,
         "listeners": f"PLAINTEXT://{address},CONTROLLER://{controller}",
@@ -108,7 +120,7 @@ def _settings(address: Address, data: Path, durability: Durability) -> str:
     }
     if durability == "fsync":
         settings["log.flush.interval.messages"] = 1
-    return "".join(f"{name}={value}\n" for name, value in settings.items())
+    return "".join(f"{name}={value}\n" for name, value in {**settings, **more}.items())
 
 
 CONNECTOR = "4.2.0"

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from struct import Struct
 from typing import Protocol
@@ -18,10 +18,15 @@ from tailrace.wire.message_codec import MessageCodec, MessageSource
 from tailrace.wire.messages.cluster import METADATA_API, MetadataRequest, MetadataResponse
 from tests.support.ports import free_port
 
+ClientSettings = Mapping[str, str]
+"""What librdkafka needs to know of a server, by its names of settings."""
+
 
 class Peer(Protocol):
     name: str
     """The name on the page, with version and settings that matter."""
+    client_settings: ClientSettings
+    """How Kafka clients log in, if they have to."""
 
     def start(self) -> float:
         """Start the process and return the seconds until it answered a request."""
@@ -97,6 +102,7 @@ class ServerPeer:
     ) -> None:
         self.name = name
         self.address = address
+        self.client_settings: ClientSettings = {}
         self._process = PeerProcess(command, folder / "said")
         self._answers = answers
 
@@ -155,11 +161,22 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 class TailracePeer(ServerPeer):
-    def __init__(self, folder: Path, durability: Durability) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        durability: Durability,
+        config: str = "",
+        answers: Callable[[Address], bool] = answers_kafka,
+    ) -> None:
+        """`config` is the content of a configuration file."""
         address = free_address()
         command = [sys.executable, "-m", "tailrace", "serve", "--data", str(folder / "data"), "--durability", durability]
         command += ["--kafka", str(address), "--http", "127.0.0.1:0"]
-        super().__init__(f"Tailrace, `{durability}`", address, command, folder, answers_kafka)
+        if config:
+            file = folder / "tailrace.toml"
+            file.write_text(config)
+            command += ["--config", str(file)]
+        super().__init__(f"Tailrace, `{durability}`", address, command, folder, answers)
 
 
 class VoidPeer(ServerPeer):

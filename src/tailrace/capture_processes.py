@@ -13,6 +13,7 @@ from tailrace.broker.sources.sources import Sources
 from tailrace.child_processes import ChildProcesses, ask_process
 from tailrace.model.clock import Clock
 from tailrace.model.connection_check import ConnectionCheck
+from tailrace.model.server_credentials import ServerCredentials
 from tailrace.model.source import Source
 
 
@@ -21,10 +22,10 @@ class CaptureProcesses:
 
     what = "the capture of source"
 
-    def __init__(self, sources: Sources, url: str, clock: Clock) -> None:
+    def __init__(self, sources: Sources, url: str, clock: Clock, credentials: ServerCredentials | None = None) -> None:
         self._sources = sources
         self._url = url
-        self._processes: ChildProcesses[Source] = ChildProcesses(self, clock)
+        self._processes: ChildProcesses[Source] = ChildProcesses(self, clock, credentials)
 
     def start(self) -> None:
         self._sources.databases = self

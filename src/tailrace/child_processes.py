@@ -18,6 +18,7 @@ from tailrace.model.clock import Clock
 from tailrace.model.connection_check import ConnectionCheck
 from tailrace.model.errors import OverloadedError
 from tailrace.model.parent_process import ENDS_WITH_PARENT
+from tailrace.model.server_credentials import CREDENTIALS_ON_STDIN, ServerCredentials
 
 _log = logging.getLogger(__name__)
 
@@ -60,8 +61,10 @@ class Supervised(Protocol[T]):
 class ChildProcesses(Generic[T]):
     """Keeps a process for each thing that wants one."""
 
-    def __init__(self, supervised: Supervised[T], clock: Clock) -> None:
+    def __init__(self, supervised: Supervised[T], clock: Clock, credentials: ServerCredentials | None = None) -> None:
+        """Each process is given the credentials, by which it gets in at the server."""
         self._supervised = supervised
+        self._credentials = credentials
         self._clock = clock
         self._running: dict[int, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -144,9 +147,12 @@ class ChildProcesses(Generic[T]):
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **ENDS_WITH_PARENT},
+            env={**os.environ, **ENDS_WITH_PARENT, **({} if self._credentials is None else CREDENTIALS_ON_STDIN)},
             start_new_session=True,
         )
+        if self._credentials is not None and process.stdin is not None:
+            # It fits into the buffer of the pipe, so there is nothing to wait for.
+            process.stdin.write(self._credentials.line())
         try:
             last = await _log_lines(f"{self._supervised.what} {self._supervised.name(one)}", process)
         except asyncio.CancelledError:

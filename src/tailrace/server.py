@@ -14,14 +14,16 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.security.settings import SecuritySettings
 from tailrace.broker.settings import BrokerSettings
 from tailrace.kafka.cluster import KafkaSettings
 from tailrace.log.kernel_hints import keep_freed_memory
@@ -30,10 +32,14 @@ from tailrace.model.clock import Clock
 from tailrace.model.commit import Durability
 from tailrace.model.errors import ConfigurationError, StorageFailedError, TailraceError
 from tailrace.model.limits import Limits
+from tailrace.model.server_credentials import CHILD_CERTIFICATE, ServerCredentials
+from tailrace.oidc_keys import downloaded_keys
 from tailrace.store.embedded import EmbeddedStore
 
 if TYPE_CHECKING:
     from tailrace.http.listener import HttpListener
+    from tailrace.tls.acceptor import TlsAcceptor
+    from tailrace.tls.certificate import ServerCertificate
 
 _FINISH_REQUESTS_SECONDS = 4
 _BACKLOG = 1024
@@ -41,6 +47,18 @@ _OTHER_FILES = 1024
 """Open files that are reserved for the store and others that are no connections. Of a lower limit, half is reserved."""
 _LEAST_FILES = 128
 _COMMAND_LENGTH = 200
+_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
+
+_USE_SSL = "set security.protocol to SSL or SASL_SSL there"
+_USE_HTTPS = "use https:// there"
+_PLAIN_PROBLEM = (
+    b'{"type":"about:blank","title":"Bad Request","status":400,"detail":"this listener speaks TLS; use https://",'
+    b'"retriable":false,"outcome":"failed"}'
+)
+_ANSWER_IN_PLAIN_TEXT = (
+    b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: application/problem+json\r\n"
+    b"content-length: %d\r\n\r\n%b" % (len(_PLAIN_PROBLEM), _PLAIN_PROBLEM)
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -53,10 +71,14 @@ class Ready(NamedTuple):
     open_seconds: float
     replayed_bytes: int
     """Log bytes that were read again because they were newer than the saved index."""
+    is_tls: bool = False
 
 
 class Server:
-    """A server from its start to its end. `on_ready` is called when it accepts requests, `on_stop` when it begins to stop."""
+    """A server from its start to its end. `on_ready` is called when it accepts requests, `on_stop` when it begins to stop.
+
+    `secret` is what processes beside it get in with, if those that it starts itself are not the only ones.
+    """
 
     def __init__(
         self,
@@ -68,9 +90,11 @@ class Server:
         durability: Durability,
         broker: BrokerSettings,
         kafka_settings: KafkaSettings,
+        security: SecuritySettings,
         limits: Limits,
         clock: Clock,
         accept_loss_after: int | None = None,
+        secret: str | None = None,
         on_ready: Callable[[Ready], None],
         on_stop: Callable[[], None],
     ) -> None:
@@ -81,11 +105,14 @@ class Server:
         self._durability = durability
         self._broker = broker
         self._kafka_settings = kafka_settings
+        self._security = security
         self._limits = limits
         self._clock = clock
         self._accept_loss_after = accept_loss_after
+        self._secret = secret
         self._on_ready = on_ready
         self._on_stop = on_stop
+        self._certificate: ServerCertificate | None = None
         self._stopping = asyncio.Event()
         self._failure: TailraceError | None = None
 
@@ -93,6 +120,10 @@ class Server:
         """Serve until SIGTERM, SIGINT or a storage failure, which is returned."""
         # All files in the folder are readable by their owner only, also those that libraries write.
         os.umask(0o077)
+        if self._security.tls_certificate is not None:
+            from tailrace.tls.certificate import ServerCertificate
+
+            self._certificate = ServerCertificate(self._security)
         collect_garbage_rarely()
         keep_freed_memory()
         self._limits, backlog = _within_open_files(self._limits)
@@ -116,7 +147,7 @@ class Server:
         from tailrace.capture_processes import CaptureProcesses
         from tailrace.http.health import ServerStatus
         from tailrace.http.on_demand import HttpOnDemand
-        from tailrace.kafka.apis import create_dispatcher
+        from tailrace.kafka.apis import create_authentication, create_dispatcher
         from tailrace.kafka.cluster import Cluster
         from tailrace.kafka.listener import KafkaListener
         from tailrace.kafka.metrics import KafkaCollector, Traffic
@@ -124,7 +155,10 @@ class Server:
         from tailrace.sql.lazy_engine import LazySqlEngine
 
         limits = self._limits
-        broker = Broker(opened.store, self._clock, limits, self._broker)
+        broker = Broker(opened.store, self._clock, limits, self._broker, self._security)
+        keys = downloaded_keys(self._security)
+        if keys is not None:
+            broker.oidc.read_keys_from(keys)
         await broker.start()
         try:
             sql = await LazySqlEngine.open(self._folder, broker, self._clock, limits)
@@ -138,30 +172,59 @@ class Server:
         traffic = Traffic()
         dispatcher = create_dispatcher(broker, cluster, self._kafka_settings, traffic, self._clock, limits)
 
+        name_of_certificate = self._name_of_certificate()
+        authentication = create_authentication(
+            broker, self._security, self._clock, limits, name_of_certificate=name_of_certificate
+        )
+        is_tls = self._certificate is not None
+
         def serve_http() -> "HttpListener":
             from tailrace.http.app import create_app
             from tailrace.http.listener import HttpListener
 
             on_loopback = ip_address(http.getsockname()[0]).is_loopback
-            app = create_app(broker, status, limits, [KafkaCollector(traffic)], engine=sql, on_loopback=on_loopback)
-            return HttpListener(app, http, limits, _FINISH_REQUESTS_SECONDS, app.fast_requests)
+            app = create_app(
+                broker,
+                status,
+                limits,
+                [KafkaCollector(traffic)],
+                engine=sql,
+                on_loopback=on_loopback,
+                is_tls=is_tls,
+                name_of_certificate=name_of_certificate,
+            )
+            tls = self._tls_of(http, _USE_HTTPS, _ANSWER_IN_PLAIN_TEXT)
+            return HttpListener(app, http, limits, _FINISH_REQUESTS_SECONDS, app.fast_requests, tls)
 
         listeners = (
             HttpOnDemand(http, serve_http),
-            KafkaListener(dispatcher, kafka, traffic, limits, _FINISH_REQUESTS_SECONDS),
+            KafkaListener(
+                dispatcher,
+                kafka,
+                traffic,
+                limits,
+                _FINISH_REQUESTS_SECONDS,
+                authentication=authentication,
+                tls=self._tls_of(kafka, _USE_SSL),
+            ),
         )
-        url = f"http://{_reachable(http_address)}"
+        url = f"{'https' if is_tls else 'http'}://{_reachable(http_address)}"
         broker.shadows.own_addresses = (kafka_address, *(() if self._advertise is None else (self._advertise,)))
+        if self._secret is not None:
+            broker.authenticator.server_secret = self._secret
+        credentials = self._credentials(broker.authenticator.server_secret)
         children = (
-            CaptureProcesses(broker.sources, url, self._clock),
-            ShadowProcesses(broker.shadows, url, status.kafka, broker.cluster_id, self._durability, self._clock),
+            CaptureProcesses(broker.sources, url, self._clock, credentials),
+            ShadowProcesses(broker.shadows, url, status.kafka, broker.cluster_id, self._durability, self._clock, credentials),
         )
         try:
+            if self._certificate is not None:
+                self._certificate.start()
             for listener in listeners:
                 await listener.start()
             for child in children:
                 child.start()
-            self._on_ready(Ready(http_address, kafka_address, opened.seconds, opened.store.stats().replayed_bytes))
+            self._on_ready(Ready(http_address, kafka_address, opened.seconds, opened.store.stats().replayed_bytes, is_tls))
             await self._stopping.wait()
         finally:
             # SQL and the broker are closed first: that completes their requests and wakes those that wait, so that the
@@ -170,6 +233,43 @@ class Server:
             await sql.close()
             await broker.close()
             await asyncio.gather(*(listener.stop() for listener in listeners))
+            if self._certificate is not None:
+                await self._certificate.close()
+
+    def _tls_of(self, bound: socket.socket, advice: str, plain_answer: bytes = b"") -> "TlsAcceptor | None":
+        """Return what accepts the connections of a listener, if it speaks TLS."""
+        if self._certificate is None:
+            return None
+        from tailrace.tls.acceptor import TlsAcceptor
+
+        return TlsAcceptor(bound, self._certificate, self._limits, advice=advice, plain_answer=plain_answer)
+
+    def _credentials(self, secret: str) -> ServerCredentials | None:
+        """Return what processes that the server starts get in with."""
+        security = self._security
+        is_asked = security.authentication == "required"
+        if not is_asked and security.tls_certificate is None:
+            return None
+        certificate = None if security.tls_certificate is None else str(Path(security.tls_certificate).absolute())
+        mechanism = _mechanism(security) if is_asked else None
+        return ServerCredentials(secret if is_asked else None, certificate, mechanism, self._child_certificate())
+
+    def _child_certificate(self) -> str | None:
+        """Make a certificate for this run, if clients get no connection without one. It names nobody."""
+        if self._certificate is None or self._security.client_certificates != "required":
+            return None
+        from tailrace.tls.authority import make_nameless_certificate
+
+        file = self._folder.absolute() / CHILD_CERTIFICATE
+        self._certificate.trust(make_nameless_certificate(file))
+        return str(file)
+
+    def _name_of_certificate(self) -> Callable[[Mapping[str, Any]], str | None] | None:
+        if self._security.client_certificates == "off":
+            return None
+        from tailrace.tls.names import name_of_certificate
+
+        return partial(name_of_certificate, settings=self._security)
 
     def _open_store(self, loop: asyncio.AbstractEventLoop) -> "_Opened":
         def fail(error: TailraceError) -> None:
@@ -248,6 +348,13 @@ def _within_open_files(limits: Limits) -> tuple[Limits, int]:
     )
     segments = min(limits.open_segments, kept // 8)
     return msgspec.structs.replace(limits, connections=connections, open_segments=segments), backlog
+
+
+def _mechanism(security: SecuritySettings) -> str | None:
+    """Return the SASL mechanism of processes that the server starts: one that it offers, and that needs nobody else."""
+    may_send_secrets = security.tls_certificate is not None or security.plain_without_tls
+    offered = [one for one in _MECHANISMS if one in security.sasl_mechanisms and (may_send_secrets or one != "PLAIN")]
+    return offered[0] if offered else None
 
 
 class _Opened(NamedTuple):

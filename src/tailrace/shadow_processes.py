@@ -10,6 +10,7 @@ from tailrace.child_processes import ChildProcesses, ask_process
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Durability
 from tailrace.model.connection_check import ConnectionCheck
+from tailrace.model.server_credentials import ServerCredentials
 from tailrace.model.shadow import Shadow, ShadowToCheck
 
 _TOLD = ("throttle_bytes", "topics", "groups", "skipped", "phase", "producers", "fence", "fences", "note")
@@ -28,13 +29,23 @@ class ShadowProcesses:
 
     what = "the copying of shadow"
 
-    def __init__(self, shadows: Shadows, url: str, kafka: str, cluster_id: str, durability: Durability, clock: Clock) -> None:
+    def __init__(
+        self,
+        shadows: Shadows,
+        url: str,
+        kafka: str,
+        cluster_id: str,
+        durability: Durability,
+        clock: Clock,
+        credentials: ServerCredentials | None = None,
+    ) -> None:
         self._shadows = shadows
         self._url = url
         self._kafka = kafka
         self._cluster_id = cluster_id
         self._durability = durability
-        self._processes: ChildProcesses[Shadow] = ChildProcesses(self, clock)
+        self._credentials = credentials
+        self._processes: ChildProcesses[Shadow] = ChildProcesses(self, clock, credentials)
 
     def start(self) -> None:
         self._shadows.kafkas = self
@@ -45,7 +56,7 @@ class ShadowProcesses:
 
     async def check(self, shadow: Shadow) -> list[ConnectionCheck]:
         """Ask the Kafka of a shadow whether it can be copied to, or from."""
-        asked = ShadowToCheck(shadow=shadow, kafka=self._kafka, cluster_id=self._cluster_id)
+        asked = ShadowToCheck(shadow=shadow, kafka=self._kafka, cluster_id=self._cluster_id, credentials=self._credentials)
         checks = await ask_process("tailrace.shadow", "check", asked, f"the Kafka at {shadow.bootstrap}")
         return [*checks, _RELAXED] if self._durability == "relaxed" and shadow.direction == "to" else checks
 

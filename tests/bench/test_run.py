@@ -26,8 +26,8 @@ JAVA = {name for name in SUBJECTS if name.startswith(("kafka", "pipeline", "grow
     "shadow",
 }
 """What needs Spark, or what Maven fetches. For Kafka, captures and shadows, tests put Tailrace in the place of the peer."""
-ELSEWHERE = {"nats-synced", "profiles", "profiles-pipeline"}
-"""What `nats` runs too, but for a setting of the servers; and what is sampled rather than measured."""
+ELSEWHERE = {"nats-synced", "profiles", "profiles-pipeline", "security-checks", "security-logins"}
+"""What `nats` runs too, but for a setting of the servers; what is sampled; and what has tests of its own."""
 
 
 @pytest.mark.parametrize("name", [name for name in SUBJECTS if name not in JAVA | ELSEWHERE])

@@ -17,6 +17,7 @@ from tests.compat.kinds import KINDS, ClientKind  # noqa: E402
 from tests.compat.page import CLIENTS_HEADING, write_section  # noqa: E402
 from tests.compat.process import ClientProcess  # noqa: E402
 from tests.compat.scenarios import SCENARIOS, Scenario  # noqa: E402
+from tests.compat.tools import rows  # noqa: E402
 from tests.support.kafka import RawClient  # noqa: E402
 from tests.support.server import ServerProcess  # noqa: E402
 from tools.record_frames import FRAMES, Recorder  # noqa: E402
@@ -26,6 +27,10 @@ END_TXN = 26
 """The API without which there are no transactions."""
 FEW_RECORDS, MANY_RECORDS = 2_000, 100_000
 FEW_MEMBERS, MANY_MEMBERS = 4, 10
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(rows)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class Answer(msgspec.Struct, omit_defaults=True):
 class ClientProcess:
     """Has the verbs of `Client` as methods. `kill` is what it says."""
 
-    def __init__(self, command: Sequence[str], log: Path) -> None:
+    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
         self._log = log
         with log.open("w") as stderr:
             self._process = subprocess.Popen(
@@ -45,7 +45,7 @@ class ClientProcess:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 cwd=_ROOT,
-                env=os.environ | {"PYTHONWARNINGS": "ignore"},
+                env={**os.environ, "PYTHONWARNINGS": "ignore", **(environment or {})},
             )
         self._one_call = threading.Lock()
 
@@ -59,6 +59,10 @@ class ClientProcess:
             return None if returned is type(None) else msgspec.json.decode(answer.result, type=returned)
 
         return ask
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
 
     def pause(self) -> None:
         self._process.send_signal(signal.SIGSTOP)

@@ -30,6 +30,7 @@ from tailrace.api.sql import SqlBody
 from tailrace.api.tables import AddRouteBody
 from tailrace.api.topics import ChangeTopicBody, CreateTopicBody
 from tailrace.broker.broker import Broker
+from tailrace.broker.security.settings import SecuritySettings
 from tailrace.broker.settings import BrokerSettings
 from tailrace.cli.commands import build_app
 from tailrace.cli.errors import ExitCode
@@ -87,6 +88,7 @@ def test_every_setting_is_documented_with_its_default() -> None:
             ("pipeline", PipelineSection),
             ("broker", BrokerSettings),
             ("kafka", KafkaSettings),
+            ("security", SecuritySettings),
         )
         for field in msgspec.structs.fields(shape)
     }
@@ -102,6 +104,9 @@ def test_every_command_is_documented_with_its_flags(command: str) -> None:
     text = (REFERENCE / "cli.md").read_text()
     section = re.split(r"\n##+ ", text.partition(f"## `tailrace {command}")[2])[0]
     assert section
+    if any("--server" in parameter.opts for parameter in COMMANDS[command].params):
+        # These flags have a section of their own.
+        section += re.split(r"\n##+ ", text.partition("## Logging in")[2])[0]
     parameters = [name for parameter in COMMANDS[command].params for name in (parameter.opts[0], parameter.metavar) if name]
     assert [name for name in parameters if name.startswith("-") and f"`{name}" not in section] == []
     assert [name for name in parameters if name.isupper() and f"{name}`" not in section] == []

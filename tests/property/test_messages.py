@@ -28,6 +28,7 @@ PRIMITIVES: dict[FieldKind, st.SearchStrategy[Any]] = {
     FieldKind.INT16: st.integers(-(2**15), 2**15 - 1),
     FieldKind.INT32: st.integers(-(2**31), 2**31 - 1),
     FieldKind.INT64: st.integers(-(2**63), 2**63 - 1),
+    FieldKind.FLOAT64: st.floats(allow_nan=False),
     FieldKind.UUID: st.uuids() | st.just(UUID(int=0)),
     FieldKind.STRING: st.text(max_size=200),
     FieldKind.BYTES: st.binary(max_size=200),

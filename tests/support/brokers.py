@@ -6,6 +6,7 @@ from typing import Any
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.commits import Change
+from tailrace.broker.security.settings import DEFAULT_SECURITY_SETTINGS, SecuritySettings
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.clock import Clock, HybridClock
 from tailrace.model.commit import Append, Changes, CommitReceipt, FetchedBatches, OffsetBounds
@@ -38,9 +39,10 @@ async def running_broker(
     clock: Clock | None = None,
     limits: Limits = DEFAULT_LIMITS,
     settings: BrokerSettings = NEVER,
+    security: SecuritySettings = DEFAULT_SECURITY_SETTINGS,
 ) -> AsyncIterator[Broker]:
     clock = clock or ManualClock()
-    broker = Broker(store or MemoryStore(clock, limits), clock, limits, settings)
+    broker = Broker(store or MemoryStore(clock, limits), clock, limits, settings, security)
     await broker.start()
     try:
         yield broker

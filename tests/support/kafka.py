@@ -4,10 +4,12 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from struct import Struct
 from typing import Any, NamedTuple
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.security.settings import DEFAULT_SECURITY_SETTINGS, SecuritySettings
 from tailrace.kafka.apis import create_dispatcher
 from tailrace.kafka.cluster import Cluster, KafkaSettings
 from tailrace.kafka.dispatch import Dispatcher, KafkaClient, PendingResponse, ResponseParts
@@ -78,9 +80,10 @@ class Asker(NamedTuple):
     dispatcher: Dispatcher
     traffic: Traffic
 
-    async def ask(self, api: Api, request: KafkaMessage, version: int | None = None) -> Any:
+    async def ask(self, api: Api, request: KafkaMessage, version: int | None = None, client: KafkaClient = CLIENT) -> Any:
         version = api.highest if version is None else version
-        reply = self.dispatcher.dispatch(frame(api, version, request), CLIENT)
+        # In a context of its own, as on a connection: what the test does itself is not done by the client.
+        reply = copy_context().run(self.dispatcher.dispatch, frame(api, version, request), client)
         if isinstance(reply, PendingResponse):
             reply = await answer_of(reply)
         if reply is None:
@@ -94,24 +97,36 @@ class Asker(NamedTuple):
 
 @asynccontextmanager
 async def running_asker(
-    settings: KafkaSettings | None = None, clock: Clock | None = None, limits: Limits = DEFAULT_LIMITS
+    settings: KafkaSettings | None = None,
+    clock: Clock | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    security: SecuritySettings = DEFAULT_SECURITY_SETTINGS,
 ) -> AsyncIterator[Asker]:
     clock = clock or ManualClock()
-    async with running_broker(clock=clock, limits=limits) as broker:
+    async with running_broker(clock=clock, limits=limits, security=security) as broker:
         yield asker_of(broker, clock, settings, limits)
 
 
-def asker_of(broker: Broker, clock: Clock, settings: KafkaSettings | None = None, limits: Limits = DEFAULT_LIMITS) -> Asker:
+def asker_of(
+    broker: Broker,
+    clock: Clock,
+    settings: KafkaSettings | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    port: int | None = None,
+) -> Asker:
+    """With a port clients are told to connect to it on this machine."""
     traffic = Traffic()
-    return Asker(broker, create_dispatcher(broker, CLUSTER, settings or KafkaSettings(), traffic, clock, limits), traffic)
+    cluster = CLUSTER if port is None else Cluster(broker.cluster_id, Address("127.0.0.1", port))
+    return Asker(broker, create_dispatcher(broker, cluster, settings or KafkaSettings(), traffic, clock, limits), traffic)
 
 
 class RawClient:
     """A blocking socket to a real server."""
 
-    def __init__(self, address: str, timeout: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, address: str, timeout: float = PATIENCE_SECONDS, source: str | None = None) -> None:
+        """`source` is the address to connect from."""
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout)
+        self.socket = socket.create_connection((host, int(port)), timeout, None if source is None else (source, 0))
 
     def __enter__(self) -> "RawClient":
         return self

@@ -1,5 +1,6 @@
 """A real `tailrace serve` in its own process, to be started, killed and started again on the same folder."""
 
+import contextlib
 import os
 import re
 import select
@@ -15,7 +16,7 @@ import httpx
 from tailrace.model.parent_process import ENDS_WITH_PARENT
 from tests.support.patience import PATIENCE_SECONDS
 
-READY_LINE = re.compile(r"Tailrace \S+ is ready at (?P<url>http://\S+), Kafka at (?P<kafka>\S+),")
+READY_LINE = re.compile(r"Tailrace \S+ is ready at (?P<url>https?://\S+), Kafka at (?P<kafka>\S+),")
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -27,13 +28,23 @@ class ServerError(AssertionError):
 class ServerProcess:
     """`with ServerProcess(folder) as server:` runs it; `server.url` and `server.kafka` are where it listens.
 
-    `module` runs something else than `tailrace` that takes the same arguments, such as `tests.support.failing_sync`.
+    `module` runs something else than `tailrace` that takes the same arguments, such as `tests.support.failing_sync`. `toml` is
+    written to a configuration file beside the folder, and given to it: `'[security]\\nauthentication = "required"'`.
     """
 
     def __init__(
-        self, folder: Path, *flags: str, module: str = "tailrace", environment: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        *flags: str,
+        module: str = "tailrace",
+        environment: Mapping[str, str] | None = None,
+        toml: str | None = None,
     ) -> None:
         self.folder = folder.absolute()
+        if toml is not None:
+            file = folder.with_name(folder.name + ".toml")
+            file.write_text(toml)
+            flags = ("--config", str(file), *flags)
         self.flags = flags
         self.module = module
         self.url = ""
@@ -74,7 +85,12 @@ class ServerProcess:
         self.url = match["url"]
         self.kafka = match["kafka"]
         # The first request loads what answers it, which on a busy machine takes longer than clients wait.
-        httpx.get(f"{self.url}/api/topics?limit=1", timeout=PATIENCE_SECONDS)
+        if self.url.startswith("https:"):
+            # It may demand a certificate, and is loaded by the attempt.
+            with contextlib.suppress(httpx.TransportError):
+                httpx.get(f"{self.url}/api/topics?limit=1", timeout=PATIENCE_SECONDS, verify=False)  # noqa: S501
+        else:
+            httpx.get(f"{self.url}/api/topics?limit=1", timeout=PATIENCE_SECONDS)
         return self
 
     def launch(self) -> None:

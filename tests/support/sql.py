@@ -1,13 +1,16 @@
 """SQL over a broker in memory, with tables in a temporary folder."""
 
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.security.principals import act_as, stop_acting
+from tailrace.broker.security.settings import DEFAULT_SECURITY_SETTINGS, SecuritySettings
 from tailrace.model.clock import Clock
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
+from tailrace.model.security import Principal
 from tailrace.sql.engine import StatementEngine
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
 from tailrace.sql.results import Result
@@ -36,13 +39,30 @@ class SqlClient:
         return [dict(zip(names, row, strict=True)) for row in result.rows]
 
 
+AUTHENTICATED = SecuritySettings(authentication="required")
+
+
+@contextmanager
+def acting_as(name: str, *roles: str) -> Iterator[None]:
+    """Let statements be run by a principal, and not by the server."""
+    token = act_as(Principal(name, "127.0.0.1", roles))
+    try:
+        yield
+    finally:
+        stop_acting(token)
+
+
 @asynccontextmanager
 async def running_sql(
-    *, store: Store | None = None, clock: Clock | None = None, limits: Limits = DEFAULT_LIMITS
+    *,
+    store: Store | None = None,
+    clock: Clock | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    security: SecuritySettings = DEFAULT_SECURITY_SETTINGS,
 ) -> AsyncIterator[SqlClient]:
     clock = clock or ManualClock()
     with tempfile.TemporaryDirectory() as folder:
-        async with running_broker(store, clock, limits) as broker:
+        async with running_broker(store, clock, limits, security=security) as broker:
             sql = await StatementEngine.open(Path(folder), broker, clock, limits)
             try:
                 yield SqlClient(sql, broker)

@@ -5,6 +5,8 @@ broker" in `pyproject.toml`). Where a lower service has to tell a higher one tha
 functions at the end of `Services`.
 """
 
+from collections.abc import Awaitable, Sequence
+
 from tailrace.broker.commits import Committer
 from tailrace.broker.compaction import Compaction
 from tailrace.broker.groups.consumer_coordinator import ConsumerGroupCoordinator
@@ -40,8 +42,18 @@ from tailrace.broker.reading.unchecked import UncheckedBatches
 from tailrace.broker.regular_expressions import RegularExpressions
 from tailrace.broker.retention import Retention
 from tailrace.broker.routes.intake import RouteIntake
+from tailrace.broker.routes.owners import RouteOwners
 from tailrace.broker.routes.routes import Routes, Snapshots
 from tailrace.broker.routes.routing import Routing
+from tailrace.broker.security.audit import Audit
+from tailrace.broker.security.authentication import Authenticator
+from tailrace.broker.security.grants import Grants
+from tailrace.broker.security.oidc import OidcTokens
+from tailrace.broker.security.permissions import Permissions
+from tailrace.broker.security.principals import current_principal
+from tailrace.broker.security.quotas import Quotas
+from tailrace.broker.security.settings import SecuritySettings
+from tailrace.broker.security.users import Users
 from tailrace.broker.settings import BrokerSettings
 from tailrace.broker.shadows.cut_over import CutOvers
 from tailrace.broker.shadows.holds import ShadowHolds
@@ -64,22 +76,41 @@ from tailrace.broker.transactions.transactions import Transactions
 from tailrace.model.clock import Clock
 from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.limits import Limits
+from tailrace.model.record import Message
+from tailrace.model.security import AUDIT_TOPIC
+from tailrace.model.topic import TopicOptions
 from tailrace.store.contract import Store
 
 
 class Services:
     """The services of one broker. Surfaces call them directly: `broker.topics.create(...)`, `broker.fetcher.fetch(...)`."""
 
-    def __init__(self, store: Store, clock: Clock, limits: Limits, settings: BrokerSettings) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, limits: Limits, settings: BrokerSettings, security: SecuritySettings
+    ) -> None:
         self.store = store
         self._clock = clock
         self._limits = limits
         self._settings = settings
         self.committer = Committer(store, limits)
         self.threads = ReadThreads(limits)
+        self.grants = Grants(store, self.committer, limits)
+        self.users = Users(store, self.committer, self.threads, clock, limits, self.grants)
+        self.permissions = Permissions(self.users, self.grants, limits, is_on=security.authentication == "required")
+        self.authenticator = Authenticator(self.users, self.threads, clock, limits)
+        self.oidc = OidcTokens(security, self.users, self.authenticator, clock, limits)
+        self.quotas = Quotas(store, self.committer, clock, limits, self.grants.turns)
+        self._build_audit(security)
         self.regular_expressions = RegularExpressions(self.threads, limits)
         self.topics = Topics(
-            store, self.committer, clock, limits, self._partition_deleted, self._check_droppable, self._check_free
+            store,
+            self.committer,
+            clock,
+            limits,
+            self.permissions,
+            self._partition_deleted,
+            self._check_droppable,
+            self._check_free,
         )
         self._stable = StableOffsets()
         self._aborted = AbortedTransactions(store)
@@ -91,6 +122,23 @@ class Services:
         self._build_retention()
         self.jobs = BackgroundJobs(tuple(self._background_jobs()))
 
+    def _build_audit(self, security: SecuritySettings) -> None:
+        def write(values: Sequence[bytes]) -> Awaitable[object]:
+            return self.publisher.publish([Message(AUDIT_TOPIC, value) for value in values], by_server=True)
+
+        async def create_topic() -> None:
+            options = TopicOptions(retention_seconds=security.audit_retention_seconds)
+            if self.topics.find(AUDIT_TOPIC) is None:
+                await self.topics.create_reserved(AUDIT_TOPIC, options=options)
+            else:
+                await self.topics.alter(AUDIT_TOPIC, options)
+
+        is_on = security.authentication == "required"
+        self.audit = Audit(self._clock, self._limits, is_on=is_on, create_topic=create_topic, write=write)
+        self.permissions.on_denial = self.audit.denied
+        self.authenticator.on_failure = self.audit.login_failed
+        self.users.on_change = self.grants.on_change = self.quotas.on_change = self.audit.changed
+
     def _build_payloads_and_reading(self) -> None:
         store, limits = self.store, self._limits
         self.payload_references = PayloadReferences(store)
@@ -99,6 +147,7 @@ class Services:
         self.payload_expansion = PayloadExpansion(store, self.payload_references, limits)
         self.reader = Reader(store, self.payload_expansion, self.threads)
         self.waiting_fetches = WaitingFetches(self._stable, limits)
+        self.permissions.observers.append(self.waiting_fetches.wake_all)
         self.unchecked = UncheckedBatches(store, self.threads, limits)
         self.fetcher = Fetcher(
             store, self.reader, self.topics, self._stable, self._aborted, self.waiting_fetches, self.unchecked, limits
@@ -118,7 +167,7 @@ class Services:
         self.group_registry = GroupRegistry(names, limits)
         subscribed = SubscribedTopics(self.topics, self.regular_expressions)
         self.consumer_groups = ConsumerGroupCoordinator(
-            store, self.committer, self.group_registry, names, subscribed, clock, limits
+            store, self.committer, self.group_registry, names, subscribed, self.permissions, clock, limits
         )
         self.groups = GroupCoordinator(
             store,
@@ -127,11 +176,12 @@ class Services:
             self.consumer_groups,
             self.offsets,
             names,
+            self.permissions,
             clock,
             limits,
             self._settings,
         )
-        self.group_removal = GroupRemoval(self.group_registry, self.offsets, names, clock, self._settings)
+        self.group_removal = GroupRemoval(self.group_registry, self.offsets, names, self.permissions, clock, self._settings)
         self.consumers = Consumers(
             self.topics,
             self.positions,
@@ -144,7 +194,7 @@ class Services:
 
     def _build_transactions_and_publishing(self) -> None:
         store, clock, limits = self.store, self._clock, self._limits
-        self.producers = Producers(store, self.committer, clock, limits)
+        self.producers = Producers(store, self.committer, self.permissions, clock, limits)
         self.publishers = Publishers(store, self.committer, clock, limits)
         self.transaction_services = Transactions(
             store,
@@ -159,6 +209,7 @@ class Services:
             clock,
             limits,
             self._transaction_ended,
+            lambda: self.quotas.hold(current_principal(), None, "open_transactions"),
         )
         self.transactions = self.transaction_services.coordinator
         self.transaction_queries = self.transaction_services.queries
@@ -186,11 +237,19 @@ class Services:
         self.queues = Queues(store, self.committer, self.topics, self.committed_reader, self._context, clock, limits)
         self.redrives = Redrives(self._context, self.committer, self.committed_reader)
         tail = SubscriptionTail(store, self.committer, self.topics, limits)
-        self.subscriptions = Subscriptions(store, self.reader, tail, self._stable, self._aborted, self.answers, limits)
+        self.subscriptions = Subscriptions(
+            store, self.reader, tail, self._stable, self._aborted, self.answers, self.permissions, limits
+        )
         self.watched_patterns = WatchedPatterns(store, self.topics, self.subscriptions, tail, self.waiting_fetches, limits)
         self.pattern_positions = PatternPositions(store, self.watched_patterns, self.positions, self._stable, self.threads)
         self.fetcher.patterns = PatternReader(
-            self.watched_patterns, self.pattern_positions, self.subscriptions, tail, self.unchecked, limits
+            self.watched_patterns,
+            self.pattern_positions,
+            self.subscriptions,
+            tail,
+            self.unchecked,
+            self.permissions,
+            limits,
         )
 
     def _build_tables_and_routes(self) -> None:
@@ -208,12 +267,15 @@ class Services:
         self.pipelines = Pipelines(
             store, self.committer, self._context, self.threads, store.staging, clock, limits, self.staged_writes
         )
-        self.tables = TableDefinitions(store, self.committer, self.topics, clock, limits)
+        self.tables = TableDefinitions(store, self.committer, self.topics, self.grants, clock, limits)
         self.snapshots = Snapshots(store)
         self.routes = Routes(store, self.committer, self.topics, self.snapshots, clock, limits, self._context.arrived)
-        self.sources = Sources(store, self.committer, self.topics, self.routes, clock, limits)
+        self.route_owners = RouteOwners(self.committer, self.topics, self.routes)
+        self.sources = Sources(store, self.committer, self.topics, self.routes, self.grants, clock, limits)
         self.source_snapshots = SourceSnapshots(store, self.committer, self.topics, self.sources, clock, limits)
-        self.captured = CapturedTransactions(self.committer, self._context, self.threads, self.staged_writes, self.sources)
+        self.captured = CapturedTransactions(
+            self.committer, self._context, self.threads, self.staged_writes, self.pipelines, self.sources
+        )
         self.routing = Routing(
             store, self.committer, self.threads, self.fetcher, self.topics, self.routes, self.pipelines, self._stable
         )
@@ -230,7 +292,7 @@ class Services:
             store, self.committer, self.topics, self.routes, self.shadows, self.staged_writes.unfinished, clock, limits
         )
         self.shadow_holds = ShadowHolds(store, self.topics, self.shadows)
-        self.views = ViewDefinitions(store, self.committer, self.topics, clock, limits)
+        self.views = ViewDefinitions(store, self.committer, self.topics, self.grants, clock, limits)
         self._checkpoints = TableCheckpoints(store, self.committer, self.tables, clock, limits)
         self.changes = ChangeLog(
             self._context, self.committer, self.publisher, self.snowflakes, self.tables, self.snapshots, self._checkpoints

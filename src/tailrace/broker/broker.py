@@ -5,6 +5,7 @@ of `model`.
 """
 
 import asyncio
+import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from uuid import UUID, uuid4
@@ -12,26 +13,37 @@ from uuid import UUID, uuid4
 from tailrace.broker import keys
 from tailrace.broker.assembly import Services
 from tailrace.broker.commits import Change, Committer
+from tailrace.broker.security.settings import DEFAULT_SECURITY_SETTINGS, SecuritySettings
 from tailrace.broker.settings import DEFAULT_BROKER_SETTINGS, BrokerSettings
 from tailrace.model.clock import Clock
-from tailrace.model.commit import Changes, CommitReceipt
+from tailrace.model.commit import Changes
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
 from tailrace.store.contract import Store
+
+_DECOY_KEY_BYTES = 32
 
 
 class Broker(Services):
     """Starts and closes the services. Whoever opened the store closes it, after the broker."""
 
     def __init__(
-        self, store: Store, clock: Clock, limits: Limits = DEFAULT_LIMITS, settings: BrokerSettings = DEFAULT_BROKER_SETTINGS
+        self,
+        store: Store,
+        clock: Clock,
+        limits: Limits = DEFAULT_LIMITS,
+        settings: BrokerSettings = DEFAULT_BROKER_SETTINGS,
+        security: SecuritySettings = DEFAULT_SECURITY_SETTINGS,
     ) -> None:
-        super().__init__(store, clock, limits, settings)
+        super().__init__(store, clock, limits, settings, security)
         self.cluster_id = ""
         """Identifies this log to Kafka's clients; set by `start`."""
 
     async def start(self) -> None:
         """Load the state from the store and start the background jobs."""
         self.committer.start()
+        self.grants.load()
+        self.users.load()
+        self.quotas.load()
         self.topics.load()
         self.payload_references.load()
         self.tables.load()
@@ -54,14 +66,21 @@ class Broker(Services):
         await self.sources.drop_unfinished()
         await drop_old_times(self.store, self.committer)
         self.cluster_id = await load_cluster_id(self.store, self.committer, uuid4)
+        if self.permissions.is_on:
+            self.authenticator.decoy_key = await load_once(
+                self.store, self.committer, keys.DECOY_KEY, lambda: secrets.token_bytes(_DECOY_KEY_BYTES)
+            )
+        await self.route_owners.review()
         self.cut_overs.start()
         self.snowflakes.start_after(int.from_bytes(self.store.get(keys.MESSAGE_ID_MARK) or b""))
+        await self.audit.start()
         self.jobs.start()
 
     async def close(self) -> None:
         """Reject new requests, wake those who wait, and return when everything in flight is answered."""
         await self.jobs.close()
         await self.cut_overs.close()
+        await self.route_owners.close()
         await asyncio.to_thread(self.compaction.close)
         self.fetcher.close()
         self.subscriptions.close()
@@ -71,6 +90,8 @@ class Broker(Services):
         self.consumer_groups.close()
         await self.queues.close()
         await self.pipelines.close()
+        await self.oidc.close()
+        await self.audit.close()
         await self.appender.close()
         await self.committer.close()
         self.threads.close()
@@ -89,14 +110,13 @@ async def drop_old_times(store: Store, committer: Committer) -> None:
 
 async def load_cluster_id(store: Store, committer: Committer, new_uuid: Callable[[], UUID]) -> str:
     """Return the cluster id of the log. The first broker on a log generates and stores it."""
+    return (await load_once(store, committer, keys.IDENTITY, lambda: urlsafe_b64encode(new_uuid().bytes).rstrip(b"="))).decode()
+
+
+async def load_once(store: Store, committer: Committer, key: bytes, new: Callable[[], bytes]) -> bytes:
+    """Return a value that is made once for a log, and stored."""
 
     def decide() -> Changes | None:
-        if store.latest(keys.IDENTITY) is not None:
-            return None
-        generated = urlsafe_b64encode(new_uuid().bytes).rstrip(b"=")
-        return Changes(puts=((keys.IDENTITY, generated),))
+        return None if store.latest(key) is not None else Changes(puts=((key, new()),))
 
-    def settled(_: CommitReceipt | None) -> str:
-        return (store.get(keys.IDENTITY) or b"").decode()
-
-    return await committer.submit(Change(decide, settled))
+    return await committer.submit(Change(decide, lambda _: store.get(key) or b""))

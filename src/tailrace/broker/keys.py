@@ -19,6 +19,11 @@ SOURCES = b"source/"
 SOURCE_TABLES = b"source_table/"
 SOURCE_SNAPSHOTS = b"source_snapshot/"
 SHADOWS = b"shadow/"
+USERS = b"user/"
+ROLES = b"role/"
+TOKENS = b"token/"
+GRANTS = b"grant/"
+QUOTAS = b"quota/"
 SNAPSHOTS = b"snapshot/"
 ROUTE_BLOCKS = b"route_block/"
 _CHECKPOINTS = b"checkpoint/"
@@ -46,12 +51,15 @@ OLD_TIMES = b"times/"
 """What earlier versions knew of the oldest timestamps of records. The index knows it now, and a start deletes the keys."""
 
 IDENTITY = b"identity"
+DECOY_KEY = b"decoy_key"
+"""A secret from which the salts are made that are shown for users that there are not."""
 CHECKED_FROM = b"checked_from"
 LAST_TOPIC_ID = b"counter/topic"
 LAST_TABLE_ID = b"counter/table"
 LAST_VIEW_ID = b"counter/view"
 LAST_SOURCE_ID = b"counter/source"
 LAST_SHADOW_ID = b"counter/shadow"
+LAST_USER_ID = b"counter/user"
 NEXT_PRODUCER_ID = b"counter/producer"
 MESSAGE_ID_MARK = b"counter/message_id"
 
@@ -112,6 +120,28 @@ def source_table_key(table_id: TableId) -> bytes:
 
 def shadow_key(shadow_id: ShadowId) -> bytes:
     return SHADOWS + _ID.pack(shadow_id)
+
+
+def user_key(name: str) -> bytes:
+    return USERS + name.encode()
+
+
+def role_key(name: str) -> bytes:
+    return ROLES + name.encode()
+
+
+def token_key(token_id: str) -> bytes:
+    return TOKENS + token_id.encode()
+
+
+def grant_key(digest: bytes) -> bytes:
+    """Return the key of a grant, by a digest of all that it says: one that is made twice is there once."""
+    return GRANTS + digest
+
+
+def quota_key(digest: bytes) -> bytes:
+    """Return the key of the quotas of a user or client, by a digest of its names."""
+    return QUOTAS + digest
 
 
 def route_block_key(changes: TopicId) -> bytes:

@@ -136,6 +136,7 @@ BY_PIPELINE = (
     ),
 )
 
+THROTTLED = ("quota_throttles", "How often somebody had to wait or was refused because of a quota, by kind of quota.")
 GROUP_LAG = ("group_lag", "Messages that a group has not processed yet, by group and topic.")
 GROUP_STATES = ("group_states", "Consumer groups, by state.")
 GROUP_GENERATIONS = ("group_generation", "The generation of each group that has or had members.")
@@ -280,6 +281,26 @@ NUMBERS = (
         "Transactions aborted after their timeout.",
         lambda services: services.transaction_services.timed_out,
     ),
+    BrokerMetric("audit_records", "Records written to the audit.", lambda services: services.audit.written),
+    BrokerMetric(
+        "audit_counted",
+        "Denials that are no record of their own, but counted in that of another one.",
+        lambda services: services.audit.counted,
+    ),
+    BrokerMetric(
+        "audit_failures", "Writes to the audit that failed and are repeated.", lambda services: services.audit.failures
+    ),
+    _gauge_of("audit_waiting", "Records of the audit that wait to be written.", lambda services: services.audit.waiting),
+    BrokerMetric(
+        "oidc_key_reads",
+        "How often the keys of the OIDC issuer were read.",
+        lambda services: 0 if services.oidc.keys is None else services.oidc.keys.reads,
+    ),
+    BrokerMetric(
+        "oidc_key_failures",
+        "How often they could not be read.",
+        lambda services: 0 if services.oidc.keys is None else services.oidc.keys.failures,
+    ),
     _store_metric("commits", "Commits made durable.", lambda stats: stats.commits),
     _store_metric("commit_bytes", "Bytes of commits made durable.", lambda stats: stats.commit_bytes),
     _store_metric("failed_commits", "Commits that failed in the store.", lambda stats: stats.failed_commits),
@@ -334,6 +355,7 @@ class BrokerCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         services = self._services
         topics = list(services.topics)
+        yield _labelled_counter(*THROTTLED, "quota", services.quotas.throttled.items())
         for topic_metric in BY_TOPIC:
             yield _labelled_counter(
                 topic_metric.name, topic_metric.text, "topic", ((live.topic.name, topic_metric.read(live)) for live in topics)

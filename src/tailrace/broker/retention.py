@@ -103,7 +103,8 @@ class Retention:
         return deleted
 
     async def delete_before(self, topic: str, partition: int, offset: Offset | None) -> Offset:
-        """Delete the records before `offset`, or all if it is None, and return the new start."""
+        """Delete the records before `offset`, or all if it is None, and return the new start. Needs `drop`, as in Kafka."""
+        self._topics.require("drop", topic)
         live = self._topics.get(topic)
         target = live.partition(partition)
         start, end = self._store.bounds(target)
@@ -124,6 +125,7 @@ class Retention:
 
     async def clear(self, topic: str) -> int:
         """Delete all records of all partitions in one commit, and return how many. Records of open transactions stay."""
+        self._topics.require("drop", topic)
         live = self._topics.get(topic)
         if live.is_reserved:
             raise ReservedTopicError(f"{live.topic.name!r} is a reserved topic and can't be cleared")

@@ -36,6 +36,7 @@ from tailrace.capture.snapshot import SnapshotProgress, SourceSnapshotReader, de
 from tailrace.capture.stream import ReplicationStream
 from tailrace.capture.tables import CapturedTables
 from tailrace.capture.transactions import CapturedTransaction, TransactionAssembler
+from tailrace.client.credentials import NO_CREDENTIALS, CredentialSource
 from tailrace.model.backoff import Backoff
 from tailrace.model.errors import SourceFencedError, TailraceError, UnknownSourceError
 from tailrace.model.limits import MIB
@@ -65,12 +66,12 @@ class Capture:
         url: str,
         stopping: threading.Event,
         *,
-        ca_file: str | None = None,
+        login: CredentialSource = NO_CREDENTIALS,
         on_state: Callable[[SourceReport], None] = lambda _: None,
     ) -> None:
         self._stopping = stopping
         self._on_state = on_state
-        self._api = SourceApi(url, name, f"process {os.getpid()} on {socket.gethostname()}", stopping, ca_file)
+        self._api = SourceApi(url, name, f"process {os.getpid()} on {socket.gethostname()}", stopping, login)
         self._report = SourceReport()
         self._report_lock = threading.Lock()
         self._fenced: TailraceError | None = None

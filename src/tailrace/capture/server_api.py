@@ -44,6 +44,7 @@ from tailrace.api.topics import CreateTopicBody
 from tailrace.capture.change_events import CommitInfo
 from tailrace.client._sync.transport import Transport
 from tailrace.client.config import ConnectionConfig
+from tailrace.client.credentials import CredentialSource
 from tailrace.client.http11 import JSON
 from tailrace.client.retry import is_transient
 from tailrace.model.backoff import Backoff
@@ -73,9 +74,10 @@ BODY_BYTES = 8 * MIB
 class ServerRequests:
     """Sends requests that are retried until `stopping` is set. May be used by several threads."""
 
-    def __init__(self, url: str, stopping: threading.Event, ca_file: str | None = None) -> None:
-        self._transport = Transport(url, ConnectionConfig(ca_file=ca_file, request_timeout=timedelta(seconds=60)))
-        self._url = url
+    def __init__(self, url: str, stopping: threading.Event, login: CredentialSource) -> None:
+        config = ConnectionConfig(**login.settings(), request_timeout=timedelta(seconds=60))
+        self._transport = Transport(url, config)
+        self._url = self._transport.url
         self._stopping = stopping
 
     def close(self) -> None:
@@ -123,10 +125,10 @@ class ChunkApi(ServerRequests):
 class SourceApi(ServerRequests):
     """Sends the requests of one capture."""
 
-    def __init__(self, url: str, name: str, owner: str, stopping: threading.Event, ca_file: str | None = None) -> None:
-        super().__init__(url, stopping, ca_file)
+    def __init__(self, url: str, name: str, owner: str, stopping: threading.Event, login: CredentialSource) -> None:
+        super().__init__(url, stopping, login)
         self.url = url
-        self.ca_file = ca_file
+        self.login = login
         self.name = name
         self._path = _path(name)
         self._owner = owner

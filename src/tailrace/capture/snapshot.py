@@ -213,7 +213,7 @@ class SourceSnapshotReader:
             pending += [OfferedChunk(table_id, query, oid) for query, oid in divided.queries]
             rows.total += divided.rows
         unread = Counter(chunk.table for chunk in pending)
-        chunk_api = ChunkApi(self._api.url, self._stopping, self._api.ca_file)
+        chunk_api = ChunkApi(self._api.url, self._stopping, self._api.login)
         try:
             while pending:
                 offered, later = pending[:_MAX_OFFERED], pending[_MAX_OFFERED:]

@@ -22,6 +22,7 @@ from tailrace.capture.database import Connection, Database, FoundTable
 from tailrace.capture.failures import CaptureError, connection_failure
 from tailrace.capture.pgoutput import MessageColumn, RelationMessage
 from tailrace.capture.server_api import ChunkApi
+from tailrace.client.credentials import CredentialSource
 from tailrace.model.errors import TailraceError
 from tailrace.model.limits import KIB, MIB
 from tailrace.model.names import topic_form
@@ -277,9 +278,9 @@ class ChunksRead(NamedTuple):
     """Why a chunk could not be read, which was the last one then."""
 
 
-def read_chunks(url: str, ca_file: str | None = None, *, max_seconds: float) -> ChunksRead:
+def read_chunks(url: str, login: CredentialSource, *, max_seconds: float) -> ChunksRead:
     """Read chunks of snapshots until there are no more, or for so long. This is what a task of a pipeline does."""
-    api = ChunkApi(url, threading.Event(), ca_file)
+    api = ChunkApi(url, threading.Event(), login)
     reader = ChunkReader(api)
     deadline = time.monotonic() + max_seconds
     try:

@@ -4,7 +4,6 @@ import logging
 import signal
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,9 +23,6 @@ _ORPHAN_SECONDS = 5.0
 def capture(
     name: Annotated[str, typer.Argument(metavar="SOURCE", help="The name of the source, as CREATE SOURCE gave it.")],
     server: ServerOption = DEFAULT_SERVER,
-    ca_file: Annotated[
-        Path | None, typer.Option("--ca-file", metavar="FILE", help="Authorities to trust for an https:// server, as PEM.")
-    ] = None,
 ) -> None:
     """Stream the changes of a source's database into the log of a server.
 
@@ -53,7 +49,7 @@ def capture(
         print_error(f"tailrace: capturing PostgreSQL needs psycopg ({error}); run: pip install 'tailrace[postgres]'")
         raise typer.Exit(ExitCode.REFUSED) from None
     try:
-        Capture(name, server, stopping, ca_file=None if ca_file is None else str(ca_file), on_state=StatePrinter(name)).run()
+        Capture(name, server.url, stopping, login=server.source, on_state=StatePrinter(name)).run()
     except TailraceError as error:
         print_error(f"tailrace: {error}")
         raise typer.Exit(ExitCode.REFUSED) from None

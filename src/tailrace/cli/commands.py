@@ -10,6 +10,7 @@ from tailrace.cli.command_line import CommandGroup
 from tailrace.cli.consume import consume
 from tailrace.cli.copy import copy
 from tailrace.cli.groups import groups_app
+from tailrace.cli.init import init
 from tailrace.cli.offline import dump, fsck, salvage
 from tailrace.cli.pipeline import pipeline_app
 from tailrace.cli.publish import publish
@@ -30,6 +31,7 @@ _OFFLINE = "Check a data folder, without a server"
 def build_app() -> CommandGroup:
     app = CommandGroup("Durable topics fed by table changes: one process, one folder.")
     app.callback()(_root)
+    app.add("init", init, _RUN)
     app.add("up", up, _RUN)
     app.add("serve", serve, _RUN)
     app.add_typer(pipeline_app(), name="pipeline", rich_help_panel=_RUN)

@@ -86,12 +86,6 @@ def pipeline(
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Replace a pipeline that is running; it can publish nothing more and stops.")
     ] = False,
-    ca_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--ca-file", metavar="FILE", help="Authorities to trust for an https:// server, as PEM, on every machine."
-        ),
-    ] = None,
     latency: LatencyOption = None,
     jars: JarsOption = None,
     packages: PackagesOption = None,
@@ -119,6 +113,7 @@ def pipeline(
     tailrace pipeline --latency realtime --jars connector/
     """
     from tailrace.cli.settings import resolve_pipeline
+    from tailrace.client.http11 import without_userinfo
     from tailrace.model.errors import TailraceError
     from tailrace.pipeline.connection import ServerAddress
     from tailrace.pipeline.errors import PipelineError
@@ -132,7 +127,7 @@ def pipeline(
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
     try:
-        address = ServerAddress(server, None if ca_file is None else str(ca_file.absolute())).checked()
+        address = ServerAddress(server.url, login=server.source).checked()
         section = resolve_pipeline(config, latency=latency, jars=jars, packages=packages, archives=archives)
         spark = _start_spark(master, address, section, _spark_settings(conf or []))
         from tailrace.pipeline.router import Router, RouterSettings
@@ -145,7 +140,7 @@ def pipeline(
         router = Router(spark, source, settings, RoutingProgress(), print_snapshots)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: router.stop())
-        running = f"the pipeline is running: table changes at {server} go to their topics"
+        running = f"the pipeline is running: table changes at {without_userinfo(server.url)} go to their topics"
         router.run(once=once, on_lease=lambda: print_status(running))
         stop_session(spark)
     except (PipelineError, TailraceError) as error:
@@ -215,6 +210,7 @@ def _start_spark(
 ) -> "SparkSession":
     from tailrace.pipeline.connection import check_server
     from tailrace.pipeline.errors import SparkError
+    from tailrace.pipeline.kafka_login import share_password
     from tailrace.pipeline.lease import report_failed_start
     from tailrace.pipeline.session import check_master_answers, check_spark, chosen_master, spark_session
     from tailrace.pipeline.worker_archive import archive_uri
@@ -227,6 +223,7 @@ def _start_spark(
         if section.archives is not None:
             archive_uri(section.archives)
         check_server(address)
+        share_password(address)
         check_master_answers(master)
         from tailrace.pipeline.daemon import load_kernels
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tailrace.cli.command_line import DEFAULT_SERVER, CommandGroup, JsonOption, ServerOption, YesOption
+from tailrace.cli.command_line import DEFAULT_SERVER, CommandGroup, JsonOption, ServerLogin, ServerOption, YesOption
 from tailrace.cli.display import Heading, confirm, print_json, print_note, print_table
 from tailrace.cli.errors import UsageError, exit_code_of
 from tailrace.cli.sql.script import quoted_where_needed
@@ -180,7 +180,7 @@ def _statement(
     return SqlRequest(text)
 
 
-def _run(request: "SqlRequest", server: str) -> list[dict[str, Any]]:
+def _run(request: "SqlRequest", server: ServerLogin) -> list[dict[str, Any]]:
 
     from tailrace.cli.server_api import ServerApi
     from tailrace.cli.sql.script import explain_sql_error as pointed

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from tailrace.cli.log_format import LogFormat
 from tailrace.cli.server_process import ServeFlags, run_server
 from tailrace.model.commit import Durability
 
@@ -45,8 +46,19 @@ def serve(
         int | None, typer.Option("--accept-loss-after", metavar="POSITION", min=0, help=ACCEPT_LOSS_HELP)
     ] = None,
     allow_remote: Annotated[
-        bool, typer.Option("--allow-remote", help="Listen where other machines can reach it. There is no authentication yet.")
+        bool,
+        typer.Option(
+            "--allow-remote",
+            help="Listen where other machines can reach it. Needs authentication and TLS; `tailrace init` sets them up.",
+        ),
     ] = False,
+    no_authentication: Annotated[
+        bool, typer.Option("--no-authentication", help="Let everybody do everything, whatever the configuration file says.")
+    ] = False,
+    no_tls: Annotated[bool, typer.Option("--no-tls", help="Speak no TLS, whatever the configuration file says.")] = False,
+    log_format: Annotated[
+        LogFormat | None, typer.Option("--log-format", help="How log lines are written: text (the default) or json.")
+    ] = None,
 ) -> None:
     """Run a server on a folder.
 
@@ -66,6 +78,9 @@ def serve(
             durability=durability,
             config=_text(config),
             allow_remote=allow_remote,
+            no_authentication=no_authentication,
+            no_tls=no_tls,
+            log_format=log_format,
             accept_loss_after=accept_loss_after,
         )
     )

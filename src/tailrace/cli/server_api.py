@@ -14,13 +14,15 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from tailrace.cli.command_line import ServerLogin
 from tailrace.cli.errors import CommandError, UsageError
 from tailrace.client._sync.transport import Transport
 from tailrace.client.config import ConnectionConfig
-from tailrace.client.http11 import checked_url
+from tailrace.client.http11 import checked_url, without_userinfo
 from tailrace.client.retry import is_transient
 from tailrace.model.backoff import Backoff
 from tailrace.model.errors import (
+    AuthenticationError,
     ConfigurationError,
     ConnectionLostError,
     ServerUnreachableError,
@@ -46,16 +48,24 @@ _Response = TypeVar("_Response")
 
 
 class ServerApi:
-    """Keeps a connection to one server for several requests. Used as `with ServerApi(url) as api:`."""
+    """Keeps a connection to one server for several requests. Used as `with ServerApi(server) as api:`."""
 
-    def __init__(self, url: str) -> None:
-        self.url = _full_url(url)
+    def __init__(self, server: ServerLogin, password: str | None = None) -> None:
+        """`password` is that of the user of the server, if somebody was asked for it."""
+        self._server = server
+        self._password = password
         self.skips_corrupt = False
         """Whether SQL skips stored batches that can't be decoded."""
         self.was_reached = False
         """Whether the server has answered any request."""
-        config = ConnectionConfig(request_timeout=timedelta(seconds=_REQUEST_SECONDS))
-        self._transport = Transport(self.url, config, connect_seconds=_CONNECT_SECONDS)
+        given = {**server.source.settings(), **({} if password is None else {"password": password})}
+        config = ConnectionConfig(**given, request_timeout=timedelta(seconds=_REQUEST_SECONDS))
+        self._transport = Transport(_full_url(server.url), config, connect_seconds=_CONNECT_SECONDS)
+        self.url = self._transport.url
+
+    def another(self) -> "ServerApi":
+        """Return another connection to the same server, for another thread."""
+        return ServerApi(self._server, self._password)
 
     def __enter__(self) -> "ServerApi":
         return self
@@ -169,6 +179,12 @@ class ServerApi:
             ) from error
         except TlsError:
             raise
+        except AuthenticationError as error:
+            self.was_reached = True
+            raise CommandError(
+                f"{self.url} does not know who you are: {error}. Log in with --user and --password-file, or with --token-file"
+                " (or set TAILRACE_USER and TAILRACE_PASSWORD, or TAILRACE_TOKEN)"
+            ) from error
         except (ConnectionLostError, TimeoutError) as error:
             what = "did not answer in time" if isinstance(error, TimeoutError) else "closed the connection before it answered"
             if is_read:
@@ -233,7 +249,7 @@ def _full_url(url: str) -> str:
     try:
         return checked_url(url if "://" in url else f"http://{url}")
     except ConfigurationError as error:
-        raise UsageError(f"the server {url!r} is not an address such as http://127.0.0.1:8080") from error
+        raise UsageError(f"the server {without_userinfo(url)!r} is not an address such as http://127.0.0.1:8080") from error
 
 
 def _with_query(path: str, query: Mapping[str, str | int]) -> str:

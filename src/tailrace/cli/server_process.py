@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from tailrace.cli.errors import ExitCode, storage_failures
+from tailrace.cli.log_format import LogFormat, configure_logging
 from tailrace.cli.status_lines import print_error, print_status
 from tailrace.model.commit import Durability
 
@@ -32,6 +33,12 @@ _FLAGS_WITH_VALUE = {
     "--durability": "durability",
     "--config": "config",
     "--accept-loss-after": "accept_loss_after",
+    "--log-format": "log_format",
+}
+_FLAGS_WITHOUT_VALUE = {
+    "--allow-remote": "allow_remote",
+    "--no-authentication": "no_authentication",
+    "--no-tls": "no_tls",
 }
 
 
@@ -45,6 +52,9 @@ class ServeFlags(NamedTuple):
     durability: Durability | None = None
     config: str | None = None
     allow_remote: bool = False
+    no_authentication: bool = False
+    no_tls: bool = False
+    log_format: LogFormat | None = None
     accept_loss_after: int | None = None
 
 
@@ -60,8 +70,8 @@ def read_plain_flags(arguments: Sequence[str]) -> ServeFlags | None:
     words = iter(arguments[1:])
     for word in words:
         flag, has_value, value = word.partition("=")
-        if word == "--allow-remote":
-            name: str = "allow_remote"
+        if word in _FLAGS_WITHOUT_VALUE:
+            name = _FLAGS_WITHOUT_VALUE[word]
             read: str | int | bool | None = True
         elif flag in _FLAGS_WITH_VALUE:
             name = _FLAGS_WITH_VALUE[flag]
@@ -82,6 +92,8 @@ def _plain_value(name: str, text: str) -> str | int | None:
         return int(text) if text.isascii() and text.isdecimal() else None
     if name == "durability":
         return text if text in get_args(Durability) else None
+    if name == "log_format":
+        return text if text in get_args(LogFormat) else None
     return text
 
 
@@ -92,24 +104,29 @@ def run_server(flags: ServeFlags) -> None:
 
     from tailrace.cli.settings import Configuration, read_configuration, resolve_settings
     from tailrace.model.parent_process import end_with_parent_if_asked
+    from tailrace.model.server_credentials import credentials_from_parent
 
+    # Not into the environment, where processes that the server starts would find it.
+    given = credentials_from_parent()
     # At once: what is not acknowledged by then may be lost in any case, and a new server can have the folder and the ports.
     end_with_parent_if_asked()
-    _run(
-        resolve_settings(
-            read_configuration(Path(flags.config)) if flags.config else Configuration(),
-            data=Path(flags.data) if flags.data else None,
-            http=flags.http,
-            kafka=flags.kafka,
-            advertise=flags.advertise,
-            durability=flags.durability,
-            allow_remote=flags.allow_remote,
-        ),
-        flags.accept_loss_after,
+    settings = resolve_settings(
+        read_configuration(Path(flags.config)) if flags.config else Configuration(),
+        data=Path(flags.data) if flags.data else None,
+        http=flags.http,
+        kafka=flags.kafka,
+        advertise=flags.advertise,
+        durability=flags.durability,
+        allow_remote=flags.allow_remote,
+        no_authentication=flags.no_authentication,
+        no_tls=flags.no_tls,
+        log_format=flags.log_format,
     )
+    configure_logging(settings.log_format)
+    _run(settings, flags.accept_loss_after, None if given is None else given.token)
 
 
-def _run(settings: "ServerSettings", accept_loss_after: int | None) -> None:
+def _run(settings: "ServerSettings", accept_loss_after: int | None, secret: str | None) -> None:
     import uvloop
 
     from tailrace import __version__
@@ -118,8 +135,9 @@ def _run(settings: "ServerSettings", accept_loss_after: int | None) -> None:
 
     def announce(ready: "Ready") -> None:
         replayed = f" with {ready.replayed_bytes:,} bytes replayed" if ready.replayed_bytes else ""
+        scheme = "https" if ready.is_tls else "http"
         print_status(
-            f"Tailrace {__version__} is ready at http://{ready.http}, Kafka at {ready.kafka}, data in {settings.data},"
+            f"Tailrace {__version__} is ready at {scheme}://{ready.http}, Kafka at {ready.kafka}, data in {settings.data},"
             f" durability {settings.durability}, opened in {ready.open_seconds:.2f} s{replayed}"
         )
 
@@ -131,9 +149,11 @@ def _run(settings: "ServerSettings", accept_loss_after: int | None) -> None:
         durability=settings.durability,
         broker=settings.broker,
         kafka_settings=settings.kafka_settings,
+        security=settings.security,
         limits=settings.limits,
         clock=SystemClock(),
         accept_loss_after=accept_loss_after,
+        secret=secret,
         on_ready=announce,
         on_stop=_end_by_force_later,
     )

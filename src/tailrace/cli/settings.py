@@ -12,7 +12,10 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from tailrace.broker.publishing.snowflake import MAX_NODE
+from tailrace.broker.security.settings import SecuritySettings
 from tailrace.broker.settings import BrokerSettings
+from tailrace.cli.log_format import LogFormat
+from tailrace.cli.security_settings import check_combinations, check_exposure, check_values, switched_off
 from tailrace.kafka.cluster import MOST_TELEMETRY_SECONDS, KafkaSettings
 from tailrace.model.address import Address, parse_address
 from tailrace.model.commit import Durability
@@ -40,6 +43,12 @@ class ServerSection(msgspec.Struct, frozen=True, kw_only=True):
     """`fsync`: an acknowledged record survives power loss. `relaxed`: it survives a crash of the process only."""
     allow_remote: bool = False
     """Listen on addresses that other machines can reach."""
+    no_authentication: bool = False
+    """Demand no authentication, also on such addresses."""
+    no_tls: bool = False
+    """Speak no TLS, also on such addresses."""
+    log_format: LogFormat = "text"
+    """How lines of the log are written: as text, or as one JSON object each."""
 
 
 class PipelineSection(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +69,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     pipeline: PipelineSection = PipelineSection()
     broker: BrokerSettings = BrokerSettings()
     kafka: KafkaSettings = KafkaSettings()
+    security: SecuritySettings = SecuritySettings()
     limits: Limits = Limits()
 
 
@@ -73,7 +83,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     durability: Durability
     broker: BrokerSettings
     kafka_settings: KafkaSettings
+    security: SecuritySettings
     limits: Limits
+    log_format: LogFormat
 
 
 def read_configuration(file: Path) -> Configuration:
@@ -101,6 +113,9 @@ def resolve_settings(
     advertise: str | None = None,
     durability: Durability | None = None,
     allow_remote: bool = False,
+    no_authentication: bool = False,
+    no_tls: bool = False,
+    log_format: LogFormat | None = None,
 ) -> ServerSettings:
     """Override the file with the command line, and check the result."""
     server = configuration.server
@@ -108,6 +123,10 @@ def resolve_settings(
     if folder is None:
         raise ConfigurationError("no data folder: pass --data DIR, or set data under [server] in the configuration file")
     advertised = advertise or server.advertise
+    # What the file contradicts itself in is an error; a flag overrides the file.
+    without_authentication = no_authentication or server.no_authentication
+    without_tls = no_tls or server.no_tls
+    security = switched_off(configuration.security, no_authentication=no_authentication, no_tls=no_tls)
     settings = ServerSettings(
         data=folder,
         http=parse_address(http or server.http),
@@ -116,19 +135,26 @@ def resolve_settings(
         durability=durability or server.durability,
         broker=configuration.broker,
         kafka_settings=configuration.kafka,
+        security=security,
         limits=configuration.limits,
+        log_format=log_format or server.log_format,
     )
     if settings.http == settings.kafka and settings.http.port != 0:
         raise ConfigurationError(
             f"HTTP and Kafka can't both listen on {settings.http}; choose another port with --http or --kafka"
         )
-    if not (allow_remote or server.allow_remote):
-        for listener in (settings.http, settings.kafka):
-            if not listener.is_loopback:
-                raise ConfigurationError(
-                    f"{listener} can be reached from other machines, and there is no authentication yet: whoever reaches it"
-                    " can read and write everything. Pass --allow-remote if you trust that network"
-                )
+    if server.no_authentication and security.authentication == "required":
+        raise ConfigurationError('server.no_authentication and security.authentication = "required" contradict each other')
+    if server.no_tls and security.tls_certificate is not None:
+        raise ConfigurationError("server.no_tls and security.tls_certificate contradict each other")
+    check_combinations(security)
+    check_exposure(
+        (settings.http, settings.kafka),
+        security,
+        allow_remote=allow_remote or server.allow_remote,
+        no_authentication=without_authentication,
+        no_tls=without_tls,
+    )
     return settings
 
 
@@ -177,6 +203,8 @@ def _known_keys_hint(name: str, fields: Mapping[str, Any]) -> str:
 
 def _expected_value(kind: Any) -> str:
     """Describe what a value of this type looks like in the file."""
+    if get_origin(kind) is tuple:
+        return f"a list of {_expected_value(get_args(kind)[0])}"
     kind = next((part for part in get_args(kind) if get_origin(part) is Literal), kind)
     if get_origin(kind) is Literal:
         return " or ".join(f'"{choice}"' for choice in get_args(kind))
@@ -200,3 +228,4 @@ def _check_ranges(configuration: Configuration) -> None:
         value = getattr(configuration.broker, name)
         if not 0 <= value <= most:
             raise ConfigurationError(f"broker.{name} is {value}; it must be from 0 to {most}")
+    check_values(configuration.security)

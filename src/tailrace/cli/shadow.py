@@ -7,13 +7,12 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import quote
 
 import typer
 
-from tailrace.cli.command_line import DEFAULT_SERVER, CommandGroup, JsonOption, ServerOption
+from tailrace.cli.command_line import DEFAULT_SERVER, CommandGroup, JsonOption, ServerLogin, ServerOption
 from tailrace.cli.display import (
     Heading,
     ProgressDisplay,
@@ -51,9 +50,6 @@ class _Compared(StrEnum):
 
 
 NameArgument = Annotated[str, typer.Argument(metavar="SHADOW", help="The name of the shadow, as CREATE SHADOW gave it.")]
-CaFileOption = Annotated[
-    Path | None, typer.Option("--ca-file", metavar="FILE", help="Authorities to trust for an https:// server, as PEM.")
-]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Do everything that changes nothing.")]
 
 
@@ -194,7 +190,6 @@ def verify(
     ] = None,
     as_json: JsonOption = False,
     server: ServerOption = DEFAULT_SERVER,
-    ca_file: CaFileOption = None,
 ) -> None:
     """Compare both sides: counts and checksums of each partition.
 
@@ -207,9 +202,7 @@ def verify(
     tailrace shadow verify prod
     tailrace shadow verify prod --topic app.orders
     """
-    results = _with_clusters(
-        name, server, ca_file, lambda api: _verify(api, topics or []), "tailrace: the comparison was ended"
-    )
+    results = _with_clusters(name, server, lambda api: _verify(api, topics or []), "tailrace: the comparison was ended")
     if as_json:
         for result in results:
             import msgspec
@@ -226,7 +219,7 @@ async def _verify(api: "ShadowApi", topics: Sequence[str]) -> "list[PartitionRes
     from tailrace.shadow.verification import Verification
 
     found = await api.status()
-    async with shadow_clusters(found) as clusters:
+    async with shadow_clusters(found, api.access) as clusters:
         copies = await clusters.copies()
         unknown = set(topics) - {topic for topic, _ in copies}
         if unknown:
@@ -282,7 +275,6 @@ def cut_over(
         float, typer.Option("--quiet-seconds", metavar="S", min=0, help="From Kafka: how long nothing may be written there.")
     ] = 10.0,
     server: ServerOption = DEFAULT_SERVER,
-    ca_file: CaFileOption = None,
 ) -> None:
     """Move the users of the topics to the target.
 
@@ -305,16 +297,14 @@ def cut_over(
 
     async def move(api: "ShadowApi") -> None:
         found = await api.status()
-        async with shadow_clusters(found) as clusters:
+        async with shadow_clusters(found, api.access) as clusters:
             await CutOver(api, clusters, options, _Steps()).run(found)
 
-    _with_clusters(name, server, ca_file, move, "tailrace: the cut-over was ended")
+    _with_clusters(name, server, move, "tailrace: the cut-over was ended")
     typer.echo(f"{name}: the rehearsal went well; nothing was changed" if dry_run else f"{name}: cut over")
 
 
-def roll_back(
-    name: NameArgument, dry_run: DryRunOption = False, server: ServerOption = DEFAULT_SERVER, ca_file: CaFileOption = None
-) -> None:
+def roll_back(name: NameArgument, dry_run: DryRunOption = False, server: ServerOption = DEFAULT_SERVER) -> None:
     """Take a cut-over back, as long as nothing else was written to the target.
 
     [bold]Example[/]
@@ -325,10 +315,10 @@ def roll_back(
 
     async def move(api: "ShadowApi") -> None:
         found = await api.status()
-        async with shadow_clusters(found) as clusters:
+        async with shadow_clusters(found, api.access) as clusters:
             await RollBack(api, clusters, _Steps(), is_rehearsal=dry_run).run(found)
 
-    _with_clusters(name, server, ca_file, move, "tailrace: the roll-back was ended")
+    _with_clusters(name, server, move, "tailrace: the roll-back was ended")
     typer.echo(f"{name}: it can be rolled back; nothing was changed" if dry_run else f"{name}: rolled back")
 
 
@@ -343,7 +333,7 @@ class _Steps:
 
 
 def _with_clusters(
-    name: str, server: str, ca_file: Path | None, work: "Callable[[ShadowApi], Coroutine[None, None, T]]", interrupted: str
+    name: str, server: ServerLogin, work: "Callable[[ShadowApi], Coroutine[None, None, T]]", interrupted: str
 ) -> T:
     """Run what asks the server and both clusters, and turn what fails into one line for a person."""
     from tailrace.shadow.cut_over import CutOverError
@@ -351,7 +341,7 @@ def _with_clusters(
     from tailrace.shadow.server_api import ShadowApi
 
     async def run() -> T:
-        api = ShadowApi(server, name, None if ca_file is None else str(ca_file), what="command")
+        api = ShadowApi(server.url, name, server.source, what="command")
         try:
             return await work(api)
         finally:
@@ -368,7 +358,7 @@ def _with_clusters(
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
-def run(name: NameArgument, server: ServerOption = DEFAULT_SERVER, ca_file: CaFileOption = None) -> None:
+def run(name: NameArgument, server: ServerOption = DEFAULT_SERVER) -> None:
     """Copy the topics of a shadow.
 
     A server copies its shadows itself. Use this command where it can't reach
@@ -385,20 +375,20 @@ def run(name: NameArgument, server: ServerOption = DEFAULT_SERVER, ca_file: CaFi
     end_with_parent_if_asked(_ORPHAN_SECONDS)
     logging.basicConfig(level=logging.WARNING, format="tailrace: %(message)s", stream=sys.stderr)
     try:
-        _copy_on_uvloop(name, server, ca_file)
+        _copy_on_uvloop(name, server)
     except TailraceError as error:
         print_error(f"tailrace: {error}")
         raise typer.Exit(ExitCode.REFUSED) from None
     print_status("stopped")
 
 
-def _copy_on_uvloop(name: str, server: str, ca_file: Path | None) -> None:
+def _copy_on_uvloop(name: str, server: ServerLogin) -> None:
     import uvloop
 
     from tailrace.shadow.copier import Copier
 
     async def copy() -> None:
-        copier = Copier(name, server, ca_file=None if ca_file is None else str(ca_file), on_report=_StatePrinter(name))
+        copier = Copier(name, server.url, login=server.source, on_report=_StatePrinter(name))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, copier.stop)

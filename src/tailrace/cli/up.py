@@ -23,6 +23,7 @@ from tailrace.model.parent_process import ENDS_WITH_PARENT
 
 if TYPE_CHECKING:
     from tailrace.cli.settings import PipelineSection
+    from tailrace.model.server_credentials import ServerCredentials
 
 _SERVER = "server"
 _PIPELINE = "pipeline"
@@ -83,7 +84,8 @@ def up(
         "--accept-loss-after": accept_loss_after,
     }
     serve = [*command, "serve", *(word for flag, value in flags.items() if value is not None for word in (flag, str(value)))]
-    supervisor = Supervisor(_print_line)
+    credentials = _credentials(config, folder)
+    supervisor = Supervisor(_print_line, credentials)
     # Closing the terminal also stops both in order, unless it runs under `nohup`.
     hangup = () if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (signal.SIGHUP,)
     for number in (signal.SIGTERM, signal.SIGINT, *hangup):
@@ -106,6 +108,33 @@ def up(
     code = supervisor.run()
     if code:
         raise typer.Exit(code if code > 0 else ExitCode.REFUSED)
+
+
+def _credentials(config: Path | None, folder: Path | None) -> "ServerCredentials | None":
+    """Return what the pipeline gets in at the server with, if that asks or speaks TLS."""
+    from tailrace.cli.settings import read_configuration
+    from tailrace.model.errors import ConfigurationError
+    from tailrace.model.server_credentials import CHILD_CERTIFICATE, ServerCredentials, new_token
+
+    if config is None:
+        return None
+    try:
+        configuration = read_configuration(config)
+    except ConfigurationError:
+        # The server reads the same file, and says what is wrong.
+        return None
+    security = configuration.security
+    if security.authentication == "off" and security.tls_certificate is None:
+        return None
+    certificate = None if security.tls_certificate is None else str(Path(security.tls_certificate).absolute())
+    shown = None
+    if security.client_certificates == "required":
+        # The server has made it when it is ready.
+        shown = str((folder or Path(configuration.server.data or ".")).absolute() / CHILD_CERTIFICATE)
+    credentials = ServerCredentials(new_token(), certificate, client_certificate=shown)
+    # For what this process itself asks the server.
+    credentials.enter_environment()
+    return credentials
 
 
 def _flags(section: "PipelineSection") -> list[str]:
@@ -147,14 +176,16 @@ class Supervisor:
     (`model/parent_process.py`).
     """
 
-    def __init__(self, print_line: PrintLine) -> None:
+    def __init__(self, print_line: PrintLine, credentials: "ServerCredentials | None" = None) -> None:
+        """Each process is given the credentials: one is to accept them, the others are to show them."""
         self._print_line = print_line
+        self._credentials = credentials
         self._running: list[_RunningProcess] = []
         self._ended: queue.Queue[_RunningProcess | None] = queue.Queue()
 
     def start(self, managed: ManagedProcess, until: str | None = None) -> str | None:
         """Start a process. With `until`, wait for the line that has this text and return it; `None` if it ended without it."""
-        running = _RunningProcess(managed, self._print_line, self._ended, until)
+        running = _RunningProcess(managed, self._print_line, self._ended, until, self._credentials)
         self._running.append(running)
         running.start()
         running.ready.wait()
@@ -189,7 +220,12 @@ class Supervisor:
 
 class _RunningProcess:
     def __init__(
-        self, managed: ManagedProcess, print_line: PrintLine, ended: "queue.Queue[_RunningProcess | None]", until: str | None
+        self,
+        managed: ManagedProcess,
+        print_line: PrintLine,
+        ended: "queue.Queue[_RunningProcess | None]",
+        until: str | None,
+        credentials: "ServerCredentials | None",
     ) -> None:
         self.managed = managed
         self.ready = threading.Event()
@@ -198,6 +234,7 @@ class _RunningProcess:
         self._print_line = print_line
         self._ended = ended
         self._until = until
+        self._credentials = credentials
         self._started_at = 0.0
         # Without randomness, because only this process comes back.
         self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS, lambda: 1.0)
@@ -221,10 +258,23 @@ class _RunningProcess:
                 text=True,
                 errors="replace",
                 start_new_session=True,
-                env={**os.environ, **ENDS_WITH_PARENT},
+                env=self._environment(),
             )
+            if self._credentials is not None and self._process.stdin is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    self._process.stdin.write(self._credentials.line().decode())
+                    self._process.stdin.flush()
         self._following = threading.Thread(target=self._follow, args=(self._process,), daemon=True)
         self._following.start()
+
+    def _environment(self) -> dict[str, str]:
+        if self._credentials is None:
+            return {**os.environ, **ENDS_WITH_PARENT}
+        from tailrace.model.server_credentials import CREDENTIALS_ON_STDIN, VARIABLES
+
+        # Others can see what is in the environment of a process at its start.
+        kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+        return {**kept, **ENDS_WITH_PARENT, **CREDENTIALS_ON_STDIN}
 
     def stop(self) -> None:
         with self._starting:

@@ -38,10 +38,12 @@ from tailrace.client.values import (
     RejectedRow,
 )
 from tailrace.model.errors import (
+    AuthenticationError,
     ClientClosedError,
     ConfigurationError,
     ConnectionLostError,
     CopyStoppedError,
+    ForbiddenError,
     IllegalGenerationError,
     InvalidPatternError,
     InvalidRequestError,
@@ -102,6 +104,7 @@ __all__ = [
     "AsyncQueueSubscription",
     "AsyncSubscriber",
     "AsyncTopicConsumer",
+    "AuthenticationError",
     "AutoOffsetReset",
     "Client",
     "ClientClosedError",
@@ -118,6 +121,7 @@ __all__ = [
     "Delivery",
     "Event",
     "EventStream",
+    "ForbiddenError",
     "IllegalGenerationError",
     "InvalidPatternError",
     "InvalidRequestError",

@@ -36,12 +36,29 @@ class CorruptBatches(StrEnum):
     """Skip them, with a warning in the log."""
 
 
-class ConnectionConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """TLS trust, timeouts and retries of the connection to the server."""
+_SECRETS = frozenset(("password", "token"))
+_HIDDEN = "..."
 
+
+class ConnectionConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Credentials, TLS trust, timeouts and retries of the connection to the server.
+
+    What has a variable in the environment comes from there if it is `None`. Secrets are left out of the `repr`.
+    """
+
+    user: str | None = None
+    """The name of a user (`TAILRACE_USER`)."""
+    password: str | None = None
+    """Its password (`TAILRACE_PASSWORD`, or a file that `TAILRACE_PASSWORD_FILE` names)."""
+    token: str | None = None
+    """A token, instead of a user and a password (`TAILRACE_TOKEN`, or a file that `TAILRACE_TOKEN_FILE` names)."""
     ca_file: str | None = None
-    """For an `https://` server: the PEM file of the trusted authorities. `None` means those that the environment names
-    (`SSL_CERT_FILE`, `SSL_CERT_DIR`), or else the public ones."""
+    """For an `https://` server: the PEM file of the trusted authorities (`TAILRACE_CA_FILE`). `None` means those that the
+    environment names (`SSL_CERT_FILE`, `SSL_CERT_DIR`), or else the public ones."""
+    certificate_file: str | None = None
+    """The PEM file of a certificate that authenticates this client (`TAILRACE_CERTIFICATE_FILE`)."""
+    key_file: str | None = None
+    """The PEM file of its private key (`TAILRACE_KEY_FILE`), if that is not in the same file."""
     request_timeout: timedelta = timedelta(seconds=30)
     """Limits one request, in addition to the time that the server was asked to wait."""
     api_timeout: timedelta = timedelta(seconds=60)
@@ -53,6 +70,14 @@ class ConnectionConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _check(self, CONNECTION_SETTINGS)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
+        return f"{type(self).__name__}({shown})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        values = [(name, getattr(self, name)) for name in self.__struct_fields__]
+        return [(name, _HIDDEN if name in _SECRETS and value is not None else value) for name, value in values]
 
 
 class ConsumerConfig(ConnectionConfig, frozen=True, kw_only=True):
@@ -198,6 +223,8 @@ class Setting(NamedTuple):
     read: Callable[[Any], Any]
     """Raises `ValueError` or `TypeError` for a value that is not allowed."""
     allowed: str
+    is_secret: bool = False
+    """Whether no error may show its value."""
 
 
 def _check(config: msgspec.Struct, settings: Mapping[str, Setting]) -> None:
@@ -235,7 +262,8 @@ def read_setting(name: str, value: Any, setting: Setting) -> Any:
     try:
         return setting.read(value)
     except (ValueError, TypeError, OverflowError):
-        raise ConfigurationError(f"{name} is {value!r}; allowed is {setting.allowed}") from None
+        shown = _HIDDEN if setting.is_secret else repr(value)
+        raise ConfigurationError(f"{name} is {shown}; allowed is {setting.allowed}") from None
 
 
 _TRUE = frozenset(("true", "1", "yes", "on"))
@@ -317,6 +345,7 @@ def one_of(values: type[StrEnum]) -> Callable[[Any], StrEnum]:
     return lambda value: values(value)
 
 
+_MAX_SECRET = 16_384
 _DAY_MS = 24 * 3600 * 1000
 _HOUR_MS = 3600 * 1000
 
@@ -334,6 +363,11 @@ def _number(alias: str, least: int, most: int) -> Setting:
 
 
 CONNECTION_SETTINGS: Mapping[str, Setting] = {
+    "user": Setting("sasl.username", optional(text()), "a name of 1 to 255 characters, or None"),
+    "password": Setting("sasl.password", optional(text(_MAX_SECRET)), f"1 to {_MAX_SECRET} characters, or None", True),
+    "token": Setting("sasl.token", optional(text(_MAX_SECRET)), f"1 to {_MAX_SECRET} characters, or None", True),
+    "certificate_file": Setting("ssl.certificate.location", optional(file_name), "the name of a file, or None"),
+    "key_file": Setting("ssl.key.location", optional(file_name), "the name of a file, or None"),
     "ca_file": Setting("ssl.ca.location", optional(file_name), "the name of a file, or None"),
     "request_timeout": _duration("request.timeout.ms", 1, _HOUR_MS),
     "api_timeout": _duration("default.api.timeout.ms", 1, _DAY_MS),

@@ -9,7 +9,7 @@ from http import HTTPStatus
 
 import msgspec
 
-from tailrace.client.http11 import NotConnectedError, tls_error
+from tailrace.client.http11 import NotConnectedError, certificate_error, tls_error
 from tailrace.model import errors
 from tailrace.model.errors import ConnectionLostError, Outcome, ServerUnreachableError, TailraceError, TimeoutError
 
@@ -56,6 +56,9 @@ def error_from_exception(url: str, error: Exception) -> TailraceError:
         return tls_error(url, error) or ServerUnreachableError(
             f"no server answers at {url}: {detail}. Is `tailrace serve` running there?"
         )
+    refused = certificate_error(url, error)
+    if refused is not None:
+        return refused
     if _is_timeout(error):
         return TimeoutError(f"{url} did not answer in time: {detail}. The request may have taken effect")
     return ConnectionLostError(f"the connection to {url} broke: {detail}. The request may have taken effect")

@@ -5,6 +5,7 @@ needs them: they take longer to load than everything else here.
 """
 
 import os
+import re
 import ssl
 import sys
 from ipaddress import ip_address
@@ -16,6 +17,7 @@ import httptools
 
 from tailrace.model.errors import ConfigurationError, TlsError
 from tailrace.model.limits import KIB, MIB
+from tailrace.model.server_credentials import CERTIFICATE_VARIABLE, pinned_context
 
 JSON = "application/json"
 REQUEST_ID_HEADER = "tailrace-request"
@@ -32,6 +34,7 @@ _LENGTHS = frozenset((b"content-length", b"transfer-encoding"))
 _MAX_HEAD_BYTES = 64 * KIB
 _HTTP_PORT = 80
 _PATH_CHARACTERS = "/%:@!$&'()*+,;=-._~"
+_USERINFO = re.compile("//.*@")
 _PROXY_VARIABLES = frozenset(("http_proxy", "all_proxy"))
 
 
@@ -136,14 +139,18 @@ class ResponseReader:
         return response
 
 
-def encode_request(request: HttpRequest, address: DirectAddress) -> bytes:
-    """Encode head and body in one piece, so that a small request leaves in one packet."""
+def encode_request(request: HttpRequest, address: DirectAddress, authorization: bytes = b"") -> bytes:
+    """Encode head and body in one piece, so that a small request leaves in one packet.
+
+    `authorization` is the header of this name as a whole line, or nothing.
+    """
     method, path, request_id, body, content_type = request
-    head = b"%b %b%b HTTP/1.1\r\nhost: %b\r\naccept-encoding: identity\r\nuser-agent: tailrace-python\r\n%b: %b\r\n" % (
+    head = b"%b %b%b HTTP/1.1\r\nhost: %b\r\naccept-encoding: identity\r\nuser-agent: tailrace-python\r\n%b%b: %b\r\n" % (
         method.encode(),
         address.path_prefix,
         path.encode(),
         address.host_header,
+        authorization,
         _REQUEST_ID,
         request_id.encode(),
     )
@@ -156,8 +163,13 @@ def checked_url(url: str) -> str:
     """Return the address without a slash at its end. Raises `ConfigurationError` for one that no server can have."""
     parts = _split(url) if isinstance(url, str) else None
     if parts is None:
-        raise ConfigurationError(f"url is {url!r}; allowed is an address such as http://127.0.0.1:8080")
+        raise ConfigurationError(f"url is {without_userinfo(str(url))!r}; allowed is an address such as http://127.0.0.1:8080")
     return urlunsplit(parts).rstrip("/")
+
+
+def without_userinfo(url: str) -> str:
+    """Return an address as it may be shown: without a name and a password."""
+    return _USERINFO.sub("//", url)
 
 
 def direct_address(url: str) -> DirectAddress | None:
@@ -189,17 +201,38 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def tls_context(url: str, ca_file: str | None) -> ssl.SSLContext | None:
-    """Trust the authorities of this file, or else those of the environment. `None` for an address without TLS."""
+def tls_context(
+    url: str, ca_file: str | None, certificate_file: str | None = None, key_file: str | None = None
+) -> ssl.SSLContext | None:
+    """Trust the authorities of this file, or else those of the environment. `None` for an address without TLS.
+
+    A process that a server has started trusts the certificate of that server, and no other. `certificate_file` is shown to a
+    server that asks for the certificate of its client.
+    """
     if not url.startswith("https"):
         return None
     import httpx
 
+    pinned = os.environ.get(CERTIFICATE_VARIABLE)
     try:
-        return httpx.create_ssl_context() if ca_file is None else ssl.create_default_context(cafile=ca_file)
+        if ca_file is not None:
+            context = ssl.create_default_context(cafile=ca_file)
+        else:
+            context = httpx.create_ssl_context() if pinned is None else pinned_context(pinned)
     except (OSError, ValueError) as error:
         named = "SSL_CERT_FILE or SSL_CERT_DIR" if ca_file is None else f"ca_file is {ca_file!r}, which"
         raise ConfigurationError(f"{named} can't be read as PEM certificates: {error}") from error
+    if certificate_file is not None:
+        try:
+            context.load_cert_chain(certificate_file, key_file, password=_no_password)
+        except (OSError, ValueError) as error:
+            files = certificate_file if key_file is None else f"{certificate_file} and {key_file}"
+            raise ConfigurationError(f"the certificate in {files} can't be used: {error}") from error
+    return context
+
+
+def _no_password() -> str:
+    raise ConfigurationError("the private key has a password; write it to a file without one (`openssl pkey`)")
 
 
 _UNKNOWN_AUTHORITY = frozenset((18, 19, 20, 21))
@@ -216,10 +249,31 @@ def tls_error(url: str, error: BaseException) -> TlsError | None:
         cause = cause.__cause__ or cause.__context__
     if cause is None or isinstance(cause, _CONNECTION_ENDED):
         return None
+    if _is_about_our_certificate(cause):
+        return TlsError(
+            f"{url} does not accept the certificate of this client, or wants one: {cause.reason}. Name the files with one of an"
+            " authority that it trusts, as certificate_file and key_file"
+        )
     if not isinstance(cause, ssl.SSLCertVerificationError):
         return TlsError(f"TLS failed with {url}: {cause.reason or cause}. Is it an address for http://?")
     advice = _ADVICE if cause.verify_code in _UNKNOWN_AUTHORITY else ""
     return TlsError(f"the certificate of {url} is not trusted: {cause.verify_message.rstrip('.')}{advice}")
+
+
+def certificate_error(url: str, error: BaseException) -> TlsError | None:
+    """Return why the server has ended the connection, if it was for the certificate of this client.
+
+    With TLS 1.3 a client learns of that when it reads the response. The request was not read by the server then.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    return None if cause is None or not _is_about_our_certificate(cause) else tls_error(url, cause)
+
+
+def _is_about_our_certificate(error: ssl.SSLError) -> bool:
+    reason = error.reason or ""
+    return "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)
 
 
 def is_readable(descriptor: int) -> bool:

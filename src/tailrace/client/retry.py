@@ -4,7 +4,7 @@ import time
 
 from tailrace.client.config import ConnectionConfig
 from tailrace.model.backoff import Backoff
-from tailrace.model.errors import TailraceError, UnknownTopicError
+from tailrace.model.errors import QuotaExceededError, TailraceError, UnknownTopicError
 
 
 class Attempts:
@@ -20,6 +20,8 @@ class Attempts:
     def pause_after(self, error: TailraceError) -> float | None:
         """Return the seconds until the next attempt, or `None` if this was the last."""
         seconds = self._backoff.next_pause()
+        if isinstance(error, QuotaExceededError):
+            seconds = max(seconds, error.retry_after_seconds)
         if error.outcome == "unknown":
             self.unknown = error
         return None if not is_transient(error) or time.monotonic() + seconds > self._deadline else seconds
@@ -37,4 +39,6 @@ def is_transient(error: TailraceError) -> bool:
 
     A topic that does not exist is not created by waiting, and the retriable errors of groups need a new join.
     """
+    if isinstance(error, QuotaExceededError):
+        return True
     return error.retriable and error.http_status >= 500 and not isinstance(error, UnknownTopicError)

@@ -10,10 +10,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tailrace.broker.broker import Broker
+from tailrace.http.authentication import ByBearer, HttpAuthentication, NameOfCertificate
 from tailrace.http.fast_endpoints import FastEndpoints, FastResponse, fast_endpoints, send_response
 from tailrace.http.fast_requests import FastRequests
 from tailrace.http.health import ServerStatus
 from tailrace.http.problems import MEDIA_TYPE, UnexpectedErrors, problem_body
+from tailrace.http.quotas import HttpQuotas
 from tailrace.http.request_guard import RequestGuard
 from tailrace.http.responses import ASGISend
 from tailrace.model.limits import Limits
@@ -32,15 +34,37 @@ F = TypeVar("F", bound=Callable[[Any, Any, Any], Awaitable[None]])
 class Application(Generic[F]):
     """An ASGI application. `load` returns the framework; it is called in a thread, and again if it failed."""
 
-    def __init__(self, fast: FastEndpoints, load: Callable[[], F], fast_requests: FastRequests | None = None) -> None:
+    def __init__(
+        self,
+        fast: FastEndpoints,
+        load: Callable[[], F],
+        fast_requests: FastRequests | None = None,
+        authentication: HttpAuthentication | None = None,
+        quotas: HttpQuotas | None = None,
+    ) -> None:
+        """Without `authentication` nobody needs to log in."""
         self.load = load
         self.fast_requests = fast_requests
         """For the listener: what is answered before it reaches the application."""
         self._fast = fast
+        self._authentication = authentication
+        self._quotas = quotas
         self._loading: asyncio.Future[F] | None = None
         self._framework: F | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: ASGISend) -> None:
+        if self._authentication is None:
+            await self._serve(scope, receive, send)
+        else:
+            await self._authentication.serve(self._serve, scope, receive, send)
+
+    async def _serve(self, scope: Any, receive: Any, send: ASGISend) -> None:
+        if self._quotas is None or not self._quotas.is_on:
+            await self._respond(scope, receive, send)
+        else:
+            await self._quotas.serve(self._respond, scope, receive, send)
+
+    async def _respond(self, scope: Any, receive: Any, send: ASGISend) -> None:
         endpoint = self._fast.find(scope)
         if endpoint is not None:
             await self._fast.respond(endpoint, scope, receive, send)
@@ -75,8 +99,20 @@ def create_app(
     *,
     engine: "SqlExecutor | None" = None,
     on_loopback: bool = False,
+    is_tls: bool = False,
+    by_bearer: ByBearer | None = None,
+    name_of_certificate: NameOfCertificate | None = None,
 ) -> "Application[LitestarApp]":
-    """Create the application. `collectors` add metrics; `on_loopback` says that only this machine can reach the server."""
+    """Create the application.
+
+    `collectors` add metrics; `on_loopback` says that only this machine can reach the server, `is_tls` that it is reached by
+    `https://`. `by_bearer` knows tokens that are none of ours, and `name_of_certificate` whom certificates are for.
+    """
+    authentication = None
+    if broker.permissions.is_on:
+        authentication = HttpAuthentication(
+            broker, status.clock, limits, is_tls=is_tls, by_bearer=by_bearer, name_of_certificate=name_of_certificate
+        )
     unexpected = UnexpectedErrors()
     request_guard = RequestGuard(on_loopback)
 
@@ -84,7 +120,11 @@ def create_app(
         from tailrace.http.endpoints import create_litestar_app
         from tailrace.http.statements import NoSqlExecutor
 
-        return create_litestar_app(broker, status, limits, collectors, engine or NoSqlExecutor(), request_guard, unexpected)
+        return create_litestar_app(
+            broker, status, limits, collectors, engine or NoSqlExecutor(), request_guard, unexpected, authentication
+        )
 
     fast = FastEndpoints(fast_endpoints(broker, status, engine), request_guard, unexpected, limits)
-    return Application(fast, load_framework, None if engine is None else FastRequests(request_guard, engine))
+    quotas = HttpQuotas(broker)
+    fast_requests = None if engine is None else FastRequests(request_guard, engine, authentication, quotas)
+    return Application(fast, load_framework, fast_requests, authentication, quotas)

@@ -7,6 +7,8 @@ in the extension `tailrace.connection` of the scope.
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,12 @@ FAST_BEGIN = b"POST /api/sql HTTP/1.1\r\n"
 DISCONNECT = "disconnect"
 ABORT = "abort"
 DRAINED = "drained"
+CERTIFICATE = "certificate"
+"""A callback that returns the verified certificate of the client, as `SSLSocket.getpeercert` does; an empty one without."""
+SECURITY_HEADERS = (("x-content-type-options", "nosniff"), ("referrer-policy", "no-referrer"))
+"""Headers of every response. Browsers are not to guess what a body is, nor to tell other sites what was asked here."""
+TLS_HEADERS = (("strict-transport-security", "max-age=31536000"),)
+"""Those over TLS: browsers are to come back by `https://` only."""
 LINGER_SECONDS = 5.0
 """How long a client that is disconnected has to read what was sent before."""
 
@@ -34,13 +42,15 @@ LINGER_SECONDS = 5.0
 _WARNING_SECONDS = 60.0
 _KAFKA_BEGIN = b"\0"
 """The first byte of the size of a Kafka request, unless it has 16 MiB or more. No HTTP request begins with it."""
+_TLS_BEGIN = b"\x16\x03"
+"""How the handshake of a client begins that speaks TLS."""
 
 _log = logging.getLogger("tailrace.http")
 
 
 class HttpConnection(HttpToolsProtocol):
     limits: Limits = DEFAULT_LIMITS
-    kafka_clients: "KafkaClientWarnings"
+    other_clients: "OtherClientWarnings"
     fast_requests: "FastRequests | None" = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -67,8 +77,16 @@ class HttpConnection(HttpToolsProtocol):
         if data.startswith(FAST_BEGIN) and self._respond_at_once(data):
             return
         if self.cycle is None and data.startswith(_KAFKA_BEGIN):
-            self.kafka_clients.warn(self.client, self.loop.time())
+            self.other_clients.warn(self.client, self.loop.time(), "sent a Kafka request to the HTTP listener")
             self._refuse(400, "this is the HTTP listener; use the Kafka address, which the server prints when it starts")
+            return
+        if self.cycle is None and data.startswith(_TLS_BEGIN):
+            self.other_clients.warn(
+                self.client,
+                self.loop.time(),
+                "sent a TLS handshake to the HTTP listener, which is plain text; use http://, or set tls_certificate here",
+            )
+            self.transport.close()
             return
         was_in_head = self._is_in_head
         super().data_received(data)
@@ -83,7 +101,8 @@ class HttpConnection(HttpToolsProtocol):
         is_between = not self._is_in_head and not self._is_in_body and (self.cycle is None or self.cycle.response_complete)
         if self.fast_requests is None or not is_between or self.flow.write_paused or self.transport.is_closing():
             return False
-        response = self.fast_requests.respond(data, self.server_state.default_headers)
+        host = self.client[0] if self.client else ""
+        response = self.fast_requests.respond(data, self.server_state.default_headers, host)
         if response is None:
             return False
         self._clear_deadline()
@@ -108,7 +127,9 @@ class HttpConnection(HttpToolsProtocol):
         super().on_message_begin()
         self._is_in_head = True
         self._unparsed_bytes = 0
-        self.scope["extensions"] = {EXTENSION: {DISCONNECT: self.disconnect, ABORT: self.abort}}
+        self.scope["extensions"] = {
+            EXTENSION: {DISCONNECT: self.disconnect, ABORT: self.abort, CERTIFICATE: partial(certificate_of, self.transport)}
+        }
         self._head_bytes = 0
         if self._deadline is None:
             self._set_deadline()
@@ -192,21 +213,21 @@ class HttpConnection(HttpToolsProtocol):
         if not (self._is_in_body and self.cycle.response_started):
             body = problem_body(status, detail)
             head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nconnection: close\r\ncontent-type: {MEDIA_TYPE}\r\n"
+            head += "".join(f"{name}: {value}\r\n" for name, value in SECURITY_HEADERS)
             self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
         close_soon(self.transport)
 
 
-class KafkaClientWarnings:
-    """Warns about Kafka clients at the HTTP listener, once a minute: they report a wrong response size, many times a second."""
+class OtherClientWarnings:
+    """Warns about clients that speak another protocol, once a minute: they try again many times a second."""
 
     def __init__(self) -> None:
-        self._next_at = 0.0
+        self._next_at: dict[str, float] = {}
 
-    def warn(self, client: tuple[str, int] | None, now: float) -> None:
-        if now >= self._next_at:
-            self._next_at = now + _WARNING_SECONDS
-            host = client[0] if client else "a client"
-            _log.warning("closing an HTTP connection: %s sent a Kafka request to the HTTP listener", host)
+    def warn(self, client: tuple[str, int] | None, now: float, what: str) -> None:
+        if now >= self._next_at.get(what, 0.0):
+            self._next_at[what] = now + _WARNING_SECONDS
+            _log.warning("closing an HTTP connection: %s %s", client[0] if client else "a client", what)
 
 
 class _HeadBufferingTransport:
@@ -245,8 +266,13 @@ class _HeadBufferingTransport:
 
 def connection_class(limits: Limits, fast_requests: "FastRequests | None" = None) -> type[HttpConnection]:
     """Return a class of connections with these limits: uvicorn creates connections from a class."""
-    attributes = {"limits": limits, "kafka_clients": KafkaClientWarnings(), "fast_requests": fast_requests}
+    attributes = {"limits": limits, "other_clients": OtherClientWarnings(), "fast_requests": fast_requests}
     return type("BoundHttpConnection", (HttpConnection,), attributes)
+
+
+def certificate_of(transport: asyncio.BaseTransport) -> Mapping[str, Any]:
+    """Return the verified certificate of the client of a connection, or an empty one."""
+    return transport.get_extra_info("peercert") or {}
 
 
 def close_soon(transport: asyncio.Transport) -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+from tailrace.http.login_watch import until_login_ends
 from tailrace.http.problems import RequestRefusedError
 
 T = TypeVar("T")
@@ -15,9 +16,11 @@ _WATCH_AFTER_SECONDS = 0.05
 
 
 async def while_connected(receive: ASGIReceive, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of the work, or cancel it when the client disconnects. The body must have been read before."""
+    """Return the result of the work, or cancel it when the client disconnects or its login ends. The body must have been read
+    before."""
     async with until_disconnect(receive, _WATCH_AFTER_SECONDS):
-        return await work
+        with until_login_ends():
+            return await work
     raise RequestRefusedError(499, "the client has disconnected")
 
 

@@ -15,8 +15,10 @@ from prometheus_client.registry import Collector
 
 from tailrace.broker.broker import Broker
 from tailrace.broker.metrics import BrokerCollector, SqlCollector
+from tailrace.http.authentication import HttpAuthentication
 from tailrace.http.groups import GroupEndpoints, MemberEndpoints
 from tailrace.http.health import ServerStatus
+from tailrace.http.login import log_in, log_out, whoami
 from tailrace.http.monitoring import ServerCollector, create_registry, health, index_page, metrics
 from tailrace.http.openapi import PATH, openapi, parameter_names
 from tailrace.http.pipelines import BatchEndpoints, PipelineEndpoints
@@ -66,6 +68,7 @@ def create_litestar_app(
     engine: SqlExecutor,
     request_guard: RequestGuard,
     unexpected: UnexpectedErrors,
+    authentication: HttpAuthentication | None = None,
 ) -> LitestarApp:
     """Create the application. `collectors` add metrics to `/metrics`."""
     registry = create_registry(
@@ -86,6 +89,9 @@ def create_litestar_app(
             health,
             metrics,
             openapi,
+            log_in,
+            log_out,
+            whoami,
             sql,
             subscribe,
             subscribe_by_websocket,
@@ -104,6 +110,7 @@ def create_litestar_app(
             BatchEndpoints,
         ],
         dependencies={
+            "authentication": _constant(authentication),
             "broker": _constant(broker),
             "engine": _constant(engine),
             "request_guard": _constant(request_guard),

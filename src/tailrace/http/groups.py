@@ -58,7 +58,7 @@ class GroupEndpoints(Controller):
         self, broker: NamedDependency[Broker], after: FromQuery[str] = "", limit: FromQuery[PageSize] = DEFAULT_PAGE
     ) -> GroupPage:
         """List groups by name."""
-        groups, last = page(broker.groups.all(), lambda group: group.name, after, limit)
+        groups, last = page(broker.groups.visible(), lambda group: group.name, after, limit)
         return GroupPage([GroupEntry(*group) for group in groups], last)
 
     @get("/{group_id:str}")
@@ -96,6 +96,8 @@ class GroupEndpoints(Controller):
     ) -> OffsetPage:
         """List the committed offsets and the lag of a group by topic and partition."""
         broker.groups.describe(group_id)
+        if topic:
+            broker.topics.require("describe", topic)
         wanted = broker.topics.readable(topic).topic.name if topic else None
         lags = sorted((lag for lag in broker.offsets.lag(group_id) if wanted in (None, lag.topic)), key=_sort_key)
         chosen, last = page(lags, _sort_key, after, limit)

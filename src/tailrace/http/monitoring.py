@@ -20,7 +20,10 @@ from tailrace.http.problems import UnexpectedErrors
 
 _TEXT_FORMAT = "text/plain; version=0.0.4"
 _HTML = "text/html"
-_POLICY = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+_POLICY = {
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'"
+}
 _LINKS = {
     "/api/topics": "topics",
     "/api/tables": "tables",
@@ -92,8 +95,9 @@ async def health(broker: NamedDependency[Broker], status: NamedDependency[Server
 
 
 @get("/metrics", opt=describe_endpoint(response_types={"text/plain": str}))
-async def metrics(registry: NamedDependency[CollectorRegistry]) -> Response[bytes]:
+async def metrics(broker: NamedDependency[Broker], registry: NamedDependency[CollectorRegistry]) -> Response[bytes]:
     """Return the metrics of broker, store and process for Prometheus."""
+    broker.permissions.require("describe", "cluster")
     return Response(generate_latest(registry), media_type=_TEXT_FORMAT)
 
 

@@ -10,17 +10,19 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 from litestar import Litestar, Request, Response, get
+from litestar.di import NamedDependency
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.routes import HTTPRoute
 
 from tailrace import __version__
 from tailrace.api.server import Problem
+from tailrace.broker.broker import Broker
 from tailrace.http.problems import MEDIA_TYPE
 from tailrace.http.request_guard import CONTENT_TYPE, JSON
 
 PATH = "/api/openapi.json"
 _INJECTED = frozenset(
-    ("self", "request", "socket", "body", "broker", "status", "registry", "engine", "limits", "event_encoder")
+    ("self", "request", "socket", "body", "broker", "status", "registry", "engine", "limits", "event_encoder", "authentication")
 )
 _REFERENCE = "#/components/schemas/{name}"
 _TITLE = "Tailrace"
@@ -28,18 +30,32 @@ _TEXT = (
     "Durable topics fed by table changes. Errors are problem+json (RFC 9457) with two more members: `retriable`, whether the"
     " same request may succeed when sent again, and `outcome`, whether it is known to have had no effect."
 )
+_LOGINS = {
+    "password": {"type": "http", "scheme": "basic", "description": "The name and the password of a user."},
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of this server, or one of the issuer that it trusts (JWT).",
+    },
+    "certificate": {"type": "mutualTLS", "description": "A client certificate of an authority that the server trusts."},
+    "session": {"type": "apiKey", "in": "cookie", "name": "tailrace_session", "description": "Set by `POST /api/login`."},
+}
+"""What requests authenticate with, where the server demands it."""
+_OPEN = frozenset(("/health", "/api/login"))
 BODY = "body"
 RESPONSE = "response"
 RESPONSE_TYPES = "response_types"
 
 
 @get(PATH, opt={"response": dict[str, Any]})
-async def openapi(request: Request[Any, Any, Any]) -> Response[bytes]:
+async def openapi(request: Request[Any, Any, Any], broker: NamedDependency[Broker]) -> Response[bytes]:
     """Return this document."""
-    return Response(msgspec.json.encode(document(request.app)), media_type=JSON)
+    found = document(request.app, is_secured=broker.permissions.is_on)
+    return Response(msgspec.json.encode(found), media_type=JSON)
 
 
-def document(app: Litestar) -> dict[str, Any]:
+def document(app: Litestar, *, is_secured: bool = False) -> dict[str, Any]:
+    """Return the document of a server that demands authentication, or of one that does not."""
     operations = list(_operations(app))
     shapes: list[Any] = [Problem]
     for _, _, handler in operations:
@@ -54,7 +70,8 @@ def document(app: Litestar) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": _TITLE, "version": __version__, "description": _TEXT},
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {"schemas": components, "securitySchemes": _LOGINS},
+        **({"security": [{name: []} for name in _LOGINS]} if is_secured else {}),
     }
 
 
@@ -75,6 +92,8 @@ def _operation(path: str, method: str, handler: HTTPRouteHandler, schemas: dict[
         "summary": inspect.cleandoc(handler.fn.__doc__ or ""),
         "responses": _responses(handler, schemas),
     }
+    if path in _OPEN:
+        described["security"] = []
     if handler.tags:
         described["tags"] = sorted(handler.tags)
     parameters = [
@@ -106,6 +125,8 @@ def _responses(handler: HTTPRouteHandler, schemas: dict[int, Any]) -> dict[str, 
     problem = {"content": {MEDIA_TYPE: {"schema": schemas[id(Problem)]}}}
     return {
         str(handler.status_code): good,
+        "401": {"description": "Not authenticated", **problem},
+        "403": {"description": "Not allowed", **problem},
         "4XX": {"description": "Rejected", **problem},
         "5XX": {"description": "Failed", **problem},
     }

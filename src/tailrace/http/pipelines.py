@@ -26,13 +26,14 @@ from tailrace.api.pipelines import (
 )
 from tailrace.broker.broker import Broker
 from tailrace.broker.pipelines.staged_chunks import Stage
+from tailrace.http.login_watch import until_login_ends
 from tailrace.http.openapi import describe_endpoint
 from tailrace.http.requests import read_body
 from tailrace.model.errors import UnknownTopicError
 from tailrace.model.fetch import AtTime, Isolation
 from tailrace.model.limits import Limits
 from tailrace.model.names import parse_pattern
-from tailrace.model.pipeline import Lease, MarkMove, PipelineStatus
+from tailrace.model.pipeline import ROUTER, Lease, MarkMove, PipelineStatus
 from tailrace.model.route import Route
 
 _BYTES = "application/octet-stream"
@@ -66,6 +67,7 @@ class PipelineEndpoints(Controller):
 
     @get("/{name:str}/marks")
     async def marks(self, name: FromPath[str], broker: NamedDependency[Broker]) -> MarksResponse:
+        broker.pipelines.require(name, "describe")
         return MarksResponse(broker.pipelines.marks(name))
 
     @get("/router/routes")
@@ -77,9 +79,9 @@ class PipelineEndpoints(Controller):
     async def sources(self, body: RawBody, broker: NamedDependency[Broker]) -> list[PendingSourceView]:
         """Return the tables with changes that are not routed yet."""
         parsed = read_body(body, SourcesBody)
-        return [
-            PendingSourceView(*source) for source in await broker.routing.sources(parsed.epoch, parsed.beyond, parsed.wait_ms)
-        ]
+        with until_login_ends():
+            found = await broker.routing.sources(parsed.epoch, parsed.beyond, parsed.wait_ms)
+        return [PendingSourceView(*source) for source in found]
 
     @post("/router/realtime", status_code=200)
     async def realtime(self, body: RawBody, broker: NamedDependency[Broker]) -> RealtimeView:
@@ -92,6 +94,7 @@ class PipelineEndpoints(Controller):
 
     @get("/router/realtime")
     async def realtime_progress(self, broker: NamedDependency[Broker]) -> RealtimeProgress:
+        broker.pipelines.require(ROUTER)
         totals = broker.intake.totals
         return RealtimeProgress(
             broker.intake.version, broker.routing.lag(), totals.changes, totals.records, totals.dead_letters
@@ -117,7 +120,9 @@ class PipelineEndpoints(Controller):
 
     @post("/{name:str}/discard", status_code=204)
     async def discard(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
-        await broker.pipelines.discard(_stages(read_body(body, StagesBody)))
+        stages = _stages(read_body(body, StagesBody))
+        broker.pipelines.require(name)
+        await broker.pipelines.discard(stages)
 
     @post("/{name:str}/report", status_code=200)
     async def report(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> ReportResponse:
@@ -135,14 +140,17 @@ class BatchEndpoints(Controller):
     @post("/offsets", status_code=200)
     async def offsets(self, body: RawBody, broker: NamedDependency[Broker], limits: NamedDependency[Limits]) -> OffsetsResponse:
         parsed = read_body(body, OffsetsBody)
+        for name in (*parsed.topics, *(parsed.beyond or ())):
+            broker.topics.require("describe", name)
         if parsed.beyond and parsed.wait_ms:
-            await broker.fetcher.await_growth(parsed.beyond, parsed.wait_ms)
+            with until_login_ends():
+                await broker.fetcher.await_growth(parsed.beyond, parsed.wait_ms)
         start = AtTime(parsed.at) if isinstance(parsed.at, int) else parsed.at
         found = []
         topics = [broker.topics.get(name).topic for name in parsed.topics]
         if parsed.pattern is not None:
             pattern = parse_pattern(parsed.pattern, limits)
-            topics += [live.topic for live in broker.topics if pattern.matches(live.topic.name)]
+            topics += [live.topic for live in broker.topics.visible() if pattern.matches(live.topic.name)]
         for topic in topics:
             offsets = [
                 await broker.positions.resolve(topic.name, number, start, isolation=Isolation.READ_COMMITTED)

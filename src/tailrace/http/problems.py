@@ -8,13 +8,16 @@ partition, become members of the same name.
 import logging
 import re
 from http import HTTPStatus
+from math import ceil
 
 import msgspec
 
-from tailrace.model.errors import MessageTooLargeError, Outcome, TailraceError
+from tailrace.model.errors import MessageTooLargeError, Outcome, QuotaExceededError, TailraceError
 from tailrace.model.limits import Limits
 
 MEDIA_TYPE = "application/problem+json"
+BEARER_CHALLENGE = 'Bearer realm="tailrace"'
+"""How to authenticate, in an answer to a page, which must not make the browser itself ask for a password."""
 PROBLEM_TYPE_PREFIX = "urn:tailrace:error:"
 
 _STATUSES = frozenset(HTTPStatus)
@@ -52,7 +55,11 @@ def error_body(error: TailraceError) -> bytes:
 
 
 def error_headers(error: TailraceError) -> dict[str, str]:
-    """Return when the request may be sent again, for an error that will pass by itself."""
+    """Return when the request may be sent again, for an error that will pass by itself, and how to authenticate."""
+    if error.http_status == HTTPStatus.UNAUTHORIZED:
+        return {"www-authenticate": BEARER_CHALLENGE}
+    if isinstance(error, QuotaExceededError):
+        return {"retry-after": str(max(1, ceil(error.retry_after_seconds)))}
     return {"retry-after": _RETRY_SECONDS} if error.retriable and error.http_status == HTTPStatus.SERVICE_UNAVAILABLE else {}
 
 

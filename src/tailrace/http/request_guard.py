@@ -3,6 +3,7 @@
 - Cross-site requests: a page may send simple requests anywhere, but JSON only after a preflight, so every body must have the
   content type of its endpoint.
 - Cross-site WebSockets: a page may open one anywhere, so the origin, if there is one, must be this server.
+- Sessions: so must that of a request with the cookie of one. Browsers send it from other ports of the same machine, too.
 - DNS rebinding: a page may give its own name the address of this machine, so a server on the loopback interface answers only to
   loopback names. There must be exactly one plain Host: two of them, or `evil.example@localhost`, could mean one thing to this
   server and another to a proxy before it.
@@ -42,9 +43,7 @@ class RequestGuard:
 
     def check_websocket(self, scope: Mapping[str, Any]) -> None:
         self._check_host(scope)
-        origin = _header(scope, b"origin")
-        if origin and _split(origin).netloc.lower() != _header(scope, b"host").lower():
-            raise RequestRefusedError(403, f"a page of {origin!r} may not open a WebSocket to this server")
+        check_origin(scope)
 
     def _check_host(self, scope: Mapping[str, Any]) -> None:
         given = [value for name, value in scope["headers"] if name == b"host"]
@@ -65,6 +64,14 @@ class RequestGuard:
                 " to another address",
             )
         self.good_host = given[0] if given else None
+
+
+def check_origin(scope: Mapping[str, Any]) -> None:
+    """Check a request for which a browser answers by itself: a WebSocket, or one with a cookie."""
+    origin = _header(scope, b"origin")
+    if origin and _split(origin).netloc.lower() != _header(scope, b"host").lower():
+        what = "open a WebSocket to this server" if scope["type"] == "websocket" else "use the login of this browser here"
+        raise RequestRefusedError(403, f"a page of {origin[:_SHOWN_CHARACTERS]!r} may not {what}")
 
 
 def _check_type(scope: Mapping[str, Any], expected: str) -> None:

@@ -35,6 +35,7 @@ from tailrace.api.sources import (
 from tailrace.broker.broker import Broker
 from tailrace.broker.pipelines.staged_chunks import Stage
 from tailrace.broker.sources.snapshots import ChunkOffer, SnapshotChunk, StagedRows
+from tailrace.http.login_watch import until_login_ends
 from tailrace.http.openapi import describe_endpoint
 from tailrace.http.requests import read_body
 from tailrace.model.errors import OverloadedError
@@ -109,7 +110,7 @@ class SourceEndpoints(Controller):
     async def stage(
         self, name: FromPath[str], stage: FromPath[str], part: FromPath[int], body: RawBody, broker: NamedDependency[Broker]
     ) -> None:
-        await broker.pipelines.stage(broker.sources.get(name).writer, stage, part, body)
+        await broker.captured.stage(broker.sources.get(name), stage, part, body)
 
     @post("/{name:str}/large", status_code=200)
     async def write_large(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> PublishStagesResponse:
@@ -154,7 +155,8 @@ class SourceEndpoints(Controller):
         parsed = read_body(body, OfferProgressBody)
         source = _attached(broker, name, parsed.epoch)
         wait_seconds = min(parsed.wait_ms / 1000, _WAIT_SECONDS)
-        found = await broker.source_snapshots.progress(source, parsed.offer, parsed.published, wait_seconds)
+        with until_login_ends():
+            found = await broker.source_snapshots.progress(source, parsed.offer, parsed.published, wait_seconds)
         if found is None:
             return OfferProgressView([], False, is_offered=False)
         staged = [StagedRowsView(*rows) for rows in found.staged]

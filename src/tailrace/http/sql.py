@@ -13,6 +13,7 @@ from tailrace.api.sql import SqlBody, SqlResponse, SqlResponses
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.http.disconnect import until_disconnect, while_connected
+from tailrace.http.login_watch import until_login_ends
 from tailrace.http.openapi import describe_endpoint
 from tailrace.http.request_guard import JSON
 from tailrace.http.requests import read_body
@@ -66,11 +67,12 @@ def _streamed(stream: ResultStream, media_type: str, held: ReadAnswer, limits: L
         head = [(b"content-type", media_type.encode()), (b"cache-control", b"no-store")]
         try:
             async with until_disconnect(receive):
-                await send({"type": "http.response.start", "status": 200, "headers": head})
-                while part := await stream.take():
-                    async with asyncio.timeout(limits.subscriber_stall_seconds):
-                        await send({"type": "http.response.body", "body": part, "more_body": True})
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                with until_login_ends():
+                    await send({"type": "http.response.start", "status": 200, "headers": head})
+                    while part := await stream.take():
+                        async with asyncio.timeout(limits.subscriber_stall_seconds):
+                            await send({"type": "http.response.body", "body": part, "more_body": True})
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
         except Exception as error:  # noqa: BLE001  only closing the connection can tell the client
             _log.warning(
                 "a query response was aborted after %d rows: %s", stream.row_count, error or "the client did not read it"

@@ -25,6 +25,7 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.subscriptions.subscriptions import Subscription
 from tailrace.http.connection import DISCONNECT, DRAINED, EXTENSION, LINGER_SECONDS
 from tailrace.http.disconnect import until_disconnect
+from tailrace.http.login_watch import until_login_ends
 from tailrace.http.messages import to_read_message
 from tailrace.http.openapi import describe_endpoint
 from tailrace.http.problems import MEDIA_TYPE, RequestRefusedError, error_body, problem_body
@@ -32,7 +33,7 @@ from tailrace.http.request_guard import RequestGuard
 from tailrace.http.requests import check_query
 from tailrace.http.responses import INLINE_BYTES, Sent, abort_connection, send_pieces, send_when_writable
 from tailrace.model.consume import EventBatch, LogEdge, StartCursor
-from tailrace.model.errors import InvalidRequestError, SlowSubscriberError, TailraceError
+from tailrace.model.errors import AuthenticationError, InvalidRequestError, SlowSubscriberError, TailraceError
 from tailrace.model.fetch import CorruptBatch
 from tailrace.model.ids import Cursor
 from tailrace.model.limits import Limits
@@ -42,6 +43,9 @@ SSE_TYPE = "text/event-stream"
 _LAST_EVENT_ID = "last-event-id"
 _TRY_AGAIN_LATER = 1013
 _SERVICE_RESTART = 1012
+_POLICY_VIOLATION = 1008
+_LAST_MESSAGE_SECONDS = 0.5
+"""How long the last message may wait for a client that reads nothing, before the connection is closed behind its back."""
 _NUMBER = re.compile("[0-9]{1,19}")
 _NOTHING_SEEN = "-1"
 _SHOWN_CHARACTERS = 40
@@ -211,17 +215,28 @@ async def _stream_sse(
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         # Many clients do not report the head before they get a part of the body.
         await send_pieces(sse_keepalive(subscription.position), events.held, send, limits.subscriber_stall_seconds, more=True)
+        is_sending = False
         try:
-            while True:
-                body = await events.next(event_encoder.sse, sse_keepalive)
-                sent = await send_pieces(body, events.held, send, limits.subscriber_stall_seconds, more=True)
-                if sent is not Sent.ALL:
-                    subscription.cut()
-                    # After a part of an event an error would be taken for the rest of the event.
-                    disconnect(sse_error(_too_slow(limits))) if sent is Sent.NOTHING else abort_connection(scope)
-                    return
+            with until_login_ends():
+                while True:
+                    body = await events.next(event_encoder.sse, sse_keepalive)
+                    is_sending = True
+                    sent = await send_pieces(body, events.held, send, limits.subscriber_stall_seconds, more=True)
+                    is_sending = False
+                    if sent is not Sent.ALL:
+                        subscription.cut()
+                        # After a part of an event an error would be taken for the rest of the event.
+                        disconnect(sse_error(_too_slow(limits))) if sent is Sent.NOTHING else abort_connection(scope)
+                        return
         except TailraceError as error:
-            await send({"type": "http.response.body", "body": sse_error(error), "more_body": False})
+            if is_sending:
+                abort_connection(scope)
+                return
+            try:
+                async with asyncio.timeout(_LAST_MESSAGE_SECONDS):
+                    await send({"type": "http.response.body", "body": sse_error(error), "more_body": False})
+            except TimeoutError:
+                disconnect(sse_error(error))
 
 
 async def _stream_websocket(
@@ -231,20 +246,28 @@ async def _stream_websocket(
     drained = _callback_of(socket.scope, DRAINED, _no_wait)
     async with until_disconnect(socket.receive):
         try:
-            while True:
-                text = await events.next(event_encoder.websocket, websocket_keepalive)
-                await socket.send({"type": "websocket.send", "bytes": None, "text": text})
-                del text
-                # The transport gets the whole message, so its memory is held until the client has read it.
-                if not await send_when_writable(drained, events.held, limits.subscriber_stall_seconds):
-                    subscription.cut()
-                    disconnect(_TRY_AGAIN_LATER, str(_too_slow(limits)))
-                    await asyncio.sleep(LINGER_SECONDS)
-                    return
+            with until_login_ends():
+                while True:
+                    text = await events.next(event_encoder.websocket, websocket_keepalive)
+                    await socket.send({"type": "websocket.send", "bytes": None, "text": text})
+                    del text
+                    # The transport gets the whole message, so its memory is held until the client has read it.
+                    if not await send_when_writable(drained, events.held, limits.subscriber_stall_seconds):
+                        subscription.cut()
+                        disconnect(_TRY_AGAIN_LATER, str(_too_slow(limits)))
+                        await asyncio.sleep(LINGER_SECONDS)
+                        return
         except TailraceError as error:
-            if not error.retriable:
-                await socket.send({"type": "websocket.send", "bytes": None, "text": websocket_error(error)})
-            await socket.close(_SERVICE_RESTART if error.retriable else _TRY_AGAIN_LATER, _short(str(error)))
+            code = _SERVICE_RESTART if error.retriable else _TRY_AGAIN_LATER
+            code = _POLICY_VIOLATION if isinstance(error, AuthenticationError) else code
+            try:
+                async with asyncio.timeout(_LAST_MESSAGE_SECONDS):
+                    if not error.retriable:
+                        await socket.send({"type": "websocket.send", "bytes": None, "text": websocket_error(error)})
+                    await socket.close(code, _short(str(error)))
+            except TimeoutError:
+                disconnect(code, _short(str(error)))
+                await asyncio.sleep(LINGER_SECONDS)
 
 
 async def _no_wait() -> None:

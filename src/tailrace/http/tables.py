@@ -43,7 +43,8 @@ async def tables(
     broker: NamedDependency[Broker], after: FromQuery[str] = "", limit: FromQuery[PageSize] = DEFAULT_PAGE
 ) -> TablePage:
     """List tables by name."""
-    found, last = page(broker.tables, lambda table: table.name, after, limit)
+    visible = (table for table in broker.tables if broker.permissions.may("describe", "table", table.name))
+    found, last = page(visible, lambda table: table.name, after, limit)
     return TablePage([_table_view(table, broker.tables.changes_topic(table)) for table in found], last)
 
 
@@ -52,7 +53,8 @@ async def views(
     broker: NamedDependency[Broker], after: FromQuery[str] = "", limit: FromQuery[PageSize] = DEFAULT_PAGE
 ) -> ViewPage:
     """List views by name."""
-    found, last = page(broker.views, lambda view: view.name, after, limit)
+    visible = (view for view in broker.views if broker.permissions.may("describe", "table", view.name))
+    found, last = page(visible, lambda view: view.name, after, limit)
     entries = [
         ViewEntry(
             view.name,
@@ -98,7 +100,7 @@ class RouteEndpoints(Controller):
         self, broker: NamedDependency[Broker], after: FromQuery[int] = -1, limit: FromQuery[PageSize] = DEFAULT_PAGE
     ) -> RoutePage:
         """List routes in the order in which they were added."""
-        later = (route for route in broker.routes if route.id > after)
+        later = (route for route in broker.routes if route.id > after and broker.topics.may("describe", route.topic_name))
         found, last = page(later, lambda route: str(route.id), "", limit)
         return RoutePage([_route_view(broker, route) for route in found], None if last is None else int(last))
 

@@ -32,7 +32,7 @@ class TopicEndpoints(Controller):
         self, broker: NamedDependency[Broker], after: FromQuery[str] = "", limit: FromQuery[PageSize] = DEFAULT_PAGE
     ) -> TopicPage:
         """List topics by name."""
-        return TopicPage(*page((live.topic for live in broker.topics), lambda topic: topic.name, after, limit))
+        return TopicPage(*page((live.topic for live in broker.topics.visible()), lambda topic: topic.name, after, limit))
 
     @post(status_code=200, opt=describe_endpoint(CreateTopicBody))
     async def create(self, body: RawBody, broker: NamedDependency[Broker]) -> Topic:
@@ -43,6 +43,7 @@ class TopicEndpoints(Controller):
     @get("/{name:str}")
     async def one(self, name: FromPath[str], broker: NamedDependency[Broker]) -> Topic:
         """Return a topic by name or alias."""
+        broker.topics.require("describe", name)
         return broker.topics.get(name).topic
 
     @patch("/{name:str}", opt=describe_endpoint(ChangeTopicBody))
@@ -68,6 +69,7 @@ class TopicEndpoints(Controller):
         limit: FromQuery[PageSize] = DEFAULT_PAGE,
     ) -> PartitionPage:
         """List the partitions of a topic with their offsets."""
+        broker.topics.require("describe", name)
         live = broker.topics.get(name)
         numbers = range(max(0, after + 1), len(live.partitions))
         chosen, last = page(numbers, str, "", limit)

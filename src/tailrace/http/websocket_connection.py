@@ -3,10 +3,12 @@
 Apart from `connection.py`, because the libraries of WebSockets are loaded with the first one.
 """
 
+from functools import partial
+
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 
-from tailrace.http.connection import DISCONNECT, DRAINED, EXTENSION, LINGER_SECONDS, abort_soon
+from tailrace.http.connection import CERTIFICATE, DISCONNECT, DRAINED, EXTENSION, LINGER_SECONDS, abort_soon, certificate_of
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
@@ -15,7 +17,11 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         if not self.close_sent:
             self.scope["extensions"] = {
                 **(self.scope["extensions"] or {}),
-                EXTENSION: {DISCONNECT: self.disconnect, DRAINED: self.writable.wait},
+                EXTENSION: {
+                    DISCONNECT: self.disconnect,
+                    DRAINED: self.writable.wait,
+                    CERTIFICATE: partial(certificate_of, self.transport),
+                },
             }
 
     def disconnect(self, code: int, reason: str) -> None:

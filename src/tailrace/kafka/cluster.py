@@ -26,7 +26,7 @@ _CONFIGS = DESCRIBE_CONFIGS | ALTER_CONFIGS
 TOPIC_OPERATIONS = READ | WRITE | CREATE | DELETE | ALTER | DESCRIBE | _CONFIGS
 GROUP_OPERATIONS = READ | DELETE | DESCRIBE | _CONFIGS
 CLUSTER_OPERATIONS = CREATE | ALTER | DESCRIBE | CLUSTER_ACTION | _CONFIGS | IDEMPOTENT_WRITE
-"""All operations of each kind of resource: there is no authorizer, so every client may do everything."""
+"""All operations of each kind of resource. `access.py` says which of them a client may do."""
 NOT_ASKED = -(1 << 31)
 """Returned instead of operations if the client did not ask for them."""
 

@@ -8,19 +8,24 @@ that stay in such a state for too long. `request_reader` cuts bytes into request
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
+from math import ceil
 from socket import SO_SNDBUF, SOL_SOCKET
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from tailrace.broker.reading.answers import ReadAnswer
+from tailrace.broker.security.authentication import Login
 from tailrace.kafka.dispatch import Dispatcher, KafkaClient, PendingResponse
 from tailrace.kafka.metrics import Traffic
 from tailrace.kafka.request_reader import RequestReader, UnreadableRequestError
+from tailrace.kafka.sasl import KafkaAuthentication, KafkaSession
+from tailrace.kafka.throttling import MeteredRequest
 from tailrace.model.commit import Buffer
-from tailrace.model.errors import TailraceError
+from tailrace.model.errors import QuotaExceededError, TailraceError
 from tailrace.model.limits import KIB, Limits
 
 if TYPE_CHECKING:
@@ -46,6 +51,8 @@ class SharedContext(msgspec.Struct, frozen=True):
     traffic: Traffic
     scratch: memoryview
     registry: "ConnectionRegistry"
+    authentication: KafkaAuthentication | None = None
+    """`None` if everybody may send requests."""
 
 
 class ConnectionState(Enum):
@@ -77,6 +84,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._scheduled_send: asyncio.Handle | None = None
         self._opened_at = self._last_byte_at = self._loop.time()
         self._drained: asyncio.Future[None] | None = None
+        self._session: KafkaSession | None = None
+        self._throttle = shared.dispatcher.throttle
+        self._muted: asyncio.TimerHandle | None = None
+        """Ends the time in which nothing more is read and started, because the client has used more than its quota."""
+        self._release: Callable[[], None] | None = None
+        """Takes the connection from those that its user's quota counts."""
         self.client = KafkaClient("", number)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -87,7 +100,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self.client.host in _LOOPBACK:
             with suppress(OSError):
                 transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, _LOOPBACK_SEND_BYTES)
+        if self._shared.authentication is not None:
+            self._begin_session(self._shared.authentication)
         limit = self._shared.registry.opened(self)
+        if not limit and (self._session is None or self._session.is_open):
+            self._count()
         if limit:
             self._close(limit, f"{self.client.host} was rejected: limit {limit} reached ({getattr(self._limits, limit)})")
 
@@ -97,6 +114,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             pending.abandon()
         self._reader.close()
         self._unsent.release()
+        if self._session is not None:
+            self._session.close()
+        if self._muted is not None:
+            self._muted.cancel()
+        if self._release is not None:
+            self._release()
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         self._shared.registry.closed(self)
@@ -131,9 +154,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Close the connection if the client has been idle, or has sent or read too slowly, for too long."""
         limits = self._limits
         host = self.client.host
+        ended = None if self._session is None else self._session.inspect(now - self._opened_at)
         is_pressed = self._shared.traffic.held_bytes > limits.held_request_bytes // 2
         request_seconds = min(_PRESSED_SECONDS, limits.request_seconds) if is_pressed else limits.request_seconds
-        if self._reader.is_late(now, request_seconds):
+        if ended is not None:
+            self._close(*ended)
+        elif self._reader.is_late(now, request_seconds):
             self._close("half_frame", f"{host} did not finish a request within {request_seconds} s")
         elif not self._reader.has_begun and now - self._opened_at > limits.request_seconds:
             self._close("no_request", f"{host} sent no request within {limits.request_seconds} s")
@@ -172,7 +198,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         reader = self._reader
         requests = reader.requests
         while True:
-            while requests and self._unsent.paused_at is None and not self._transport.is_closing():
+            while requests and self._unsent.paused_at is None and self._muted is None and not self._transport.is_closing():
                 is_exclusive = not self._shared.dispatcher.overlaps(requests[0])
                 # The last one is enough to look at: an exclusive request is the only one that is being answered.
                 if self._pending and (is_exclusive or self._pending[-1].is_exclusive):
@@ -189,7 +215,38 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 break
         self._update_reading()
 
+    def _begin_session(self, authentication: KafkaAuthentication) -> None:
+        encryption = self._transport.get_extra_info("ssl_object")
+        self._session = session = KafkaSession(
+            authentication,
+            self.client.host,
+            is_encrypted=encryption is not None,
+            certificate=None if encryption is None else encryption.getpeercert(),
+            on_login=self._logged_in,
+        )
+        self.client = self.client._replace(principal=session.principal, session=session)
+        if not session.is_open:
+            self._reader.most_bytes = self._limits.unauthenticated_request_bytes
+
+    def _count(self) -> None:
+        """Count the connection, and close it if its user has as many as may be."""
+        if self._throttle is None or self._release is not None:
+            return
+        try:
+            self._release = self._throttle.quotas.hold(self.client.principal, None, "connections")
+        except QuotaExceededError as error:
+            self._close("quota", f"{self.client.host} was rejected: {error}")
+
+    def _logged_in(self, login: Login) -> None:
+        self.client = self.client._replace(principal=login.principal)
+        self._reader.most_bytes = self._limits.request_bytes
+        self._count()
+
     def _start(self, request: bytearray, is_exclusive: bool) -> None:
+        session = self._session
+        if session is not None and not session.is_open and (refusal := session.refusal(request)) is not None:
+            self._close(*refusal)
+            return
         try:
             response = self._shared.dispatcher.dispatch(request, self.client)
         except Exception as error:  # noqa: BLE001  the request costs its client the connection, and no other
@@ -202,6 +259,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             pending.settle(response)
         pending.request_bytes = len(request)
         pending.is_exclusive = is_exclusive
+        if self._throttle is not None and self._throttle.quotas.kinds:
+            pending.metered = self._throttle.metered(request)
         self._pending.append(pending)
         if not pending.is_settled:
             pending.on_settled = self._settled
@@ -242,6 +301,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             pending = waiting.popleft()
             answered += 1
             request_bytes += pending.request_bytes
+            if pending.metered is not None:
+                self._charge(pending, pending.metered)
             if pending.response is not None:
                 parts += pending.response
             if pending.held is not None:
@@ -263,6 +324,28 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 self._unsent.release()
         if not waiting and self._state is ConnectionState.DRAINING:
             self._transport.close()
+        if self._session is not None and self._session.failure:
+            self._close("login_failed", f"{self.client.host} failed to authenticate: {self._session.failure}")
+
+    def _charge(self, pending: PendingResponse, request: MeteredRequest) -> None:
+        """Count what the client has used, and let it wait if that is more than its quota."""
+        throttle = self._throttle
+        wait = 0.0 if throttle is None else throttle.charge(request, pending.response, self.client.principal)
+        if throttle is None or not wait:
+            return
+        if pending.response is not None:
+            pending.response = throttle.with_time(request, pending.response, ceil(wait * 1000))
+        until = self._loop.time() + wait
+        if self._muted is None or self._muted.when() < until:
+            if self._muted is not None:
+                self._muted.cancel()
+            self._muted = self._loop.call_at(until, self._unmute)
+            self._update_reading()
+
+    def _unmute(self) -> None:
+        self._muted = None
+        if not self._transport.is_closing():
+            self._start_requests()
 
     def _release_sent(self) -> None:
         if self._unsent.paused_at is None:
@@ -272,7 +355,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Pause or resume reading, depending on whether there is memory for more."""
         if self._transport.is_closing():
             return
-        wanted = self._reader.wants_bytes(self._unsent.paused_at is None and self._state is _SERVING)
+        may_begin = self._unsent.paused_at is None and self._muted is None and self._state is _SERVING
+        wanted = self._reader.wants_bytes(may_begin)
         if wanted != self._is_reading:
             self._is_reading = wanted
             if wanted:

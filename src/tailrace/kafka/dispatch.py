@@ -23,6 +23,7 @@ left out of the response, so most handlers never look at `context.version`.
 - Where speed matters, a handler may return a `DeferredResponse` instead of being a coroutine, and an `EncodedResponse` instead
   of a message. `None` is no response at all. A route may have a `fast_path` from the bytes of the most frequent kind of request
   to its response (`handlers/fast_produce.py`); it returns `None` for every other request.
+- If authentication is on, a handler, and what it starts, acts as the principal of its client (`broker/security/principals.py`).
 """
 
 import asyncio
@@ -34,10 +35,14 @@ from struct import error as StructError
 from typing import Any, NamedTuple
 
 from tailrace.broker.reading.answers import ReadAnswer
+from tailrace.broker.security.principals import act_as, come_by, current_principal
 from tailrace.kafka.metrics import Traffic
+from tailrace.kafka.sasl import KafkaSession
+from tailrace.kafka.throttling import MeteredRequest, Throttle
 from tailrace.model.commit import Buffer
 from tailrace.model.errors import MalformedMessageError, TailraceError, UnanswerableRequestError
 from tailrace.model.limits import Limits
+from tailrace.model.security import ANONYMOUS, Principal
 from tailrace.wire.message import Api, KafkaMessage, versions_with
 from tailrace.wire.message_codec import MessageCodec, MessageSource, skip_tags
 from tailrace.wire.messages.cluster import API_VERSIONS_API, ApiVersion, ApiVersionsResponse
@@ -65,6 +70,7 @@ class PendingResponse:
         "is_abandoned",
         "is_exclusive",
         "is_settled",
+        "metered",
         "on_settled",
         "request_bytes",
         "response",
@@ -84,6 +90,8 @@ class PendingResponse:
         """Whether no other request of the connection may be started before this one is answered."""
         self.on_settled: Callable[[PendingResponse], None] | None = None
         self.request_bytes = 0
+        self.metered: MeteredRequest | None = None
+        """What its client's quotas are charged for, if there are any."""
 
     def settle(self, response: ResponseParts) -> None:
         self.response = response
@@ -110,6 +118,9 @@ class KafkaClient(NamedTuple):
     host: str
     connection: int
     """The number of the connection, counted since the server started."""
+    principal: Principal = ANONYMOUS
+    session: KafkaSession | None = None
+    """Its login, unless authentication is off."""
 
 
 class RequestContext(NamedTuple):
@@ -173,7 +184,18 @@ class ApiRoute(NamedTuple):
 class Dispatcher:
     """Decodes each request, calls its handler and encodes the response."""
 
-    def __init__(self, routes: Iterable[ApiRoute], traffic: Traffic, limits: Limits) -> None:
+    def __init__(
+        self,
+        routes: Iterable[ApiRoute],
+        traffic: Traffic,
+        limits: Limits,
+        *,
+        is_secured: bool = False,
+        throttle: Throttle | None = None,
+    ) -> None:
+        """With `is_secured` requests are handled as their client's principal, and as the server otherwise."""
+        self._is_secured = is_secured
+        self.throttle = throttle
         self._routes = {route.api.key: route for route in routes}
         self._versions = {key: route.versions for key, route in self._routes.items()}
         self._traffic = traffic
@@ -207,6 +229,10 @@ class Dispatcher:
 
     def dispatch(self, frame: bytearray, client: KafkaClient) -> ResponseParts | PendingResponse:
         """Start a request. Raise if it can only be answered by closing the connection."""
+        if self._is_secured and current_principal() is not client.principal:
+            # Until another client's request is handled in this context: each begins by saying whose it is.
+            act_as(client.principal)
+            come_by("kafka")
         fast = self._fast_paths.get(bytes(frame[: API_KEY.size]))
         if fast is not None:
             fast_path, name = fast

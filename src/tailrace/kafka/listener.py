@@ -4,12 +4,17 @@ import asyncio
 import logging
 from collections import Counter
 from socket import socket
+from typing import TYPE_CHECKING
 
 from tailrace.kafka.connection import KafkaConnection, SharedContext
 from tailrace.kafka.dispatch import Dispatcher
 from tailrace.kafka.metrics import Traffic
 from tailrace.kafka.request_reader import SCRATCH_BYTES
+from tailrace.kafka.sasl import KafkaAuthentication
 from tailrace.model.limits import Limits
+
+if TYPE_CHECKING:
+    from tailrace.tls.acceptor import TlsAcceptor
 
 _log = logging.getLogger(__name__)
 
@@ -18,18 +23,42 @@ _LOG_LINES_PER_INSPECTION = 20
 
 
 class KafkaListener:
-    def __init__(self, dispatcher: Dispatcher, bound: socket, traffic: Traffic, limits: Limits, stop_seconds: float) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        bound: socket,
+        traffic: Traffic,
+        limits: Limits,
+        stop_seconds: float,
+        *,
+        authentication: KafkaAuthentication | None = None,
+        tls: "TlsAcceptor | None" = None,
+    ) -> None:
+        """Without `authentication` everybody may send requests. `tls` accepts the connections of a listener that speaks TLS."""
         self._bound = bound
+        self._tls = tls
+        self._limits = limits
         self._traffic = traffic
         self._stop_seconds = stop_seconds
         self.registry = ConnectionRegistry(traffic, limits)
-        self._shared = SharedContext(dispatcher, limits, traffic, memoryview(bytearray(SCRATCH_BYTES)), self.registry)
+        scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._shared = SharedContext(dispatcher, limits, traffic, scratch, self.registry, authentication)
         self._server: asyncio.Server | None = None
         self._inspection: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, sock=self._bound)
+        if self._tls is None:
+            self._server = await loop.create_server(self._accept, sock=self._bound)
+        else:
+            # Counted apart from connections, so that handshakes that fail count against their address too.
+            attempts = ConnectionRate(self._limits)
+            self._tls.start(
+                self._accept,
+                open_connections=lambda: len(self.registry.connections),
+                admits=attempts.admits,
+                refused=self._refused,
+            )
         self._inspection = loop.call_later(_INSPECTION_SECONDS, self._inspect, loop)
 
     async def stop(self) -> None:
@@ -38,6 +67,8 @@ class KafkaListener:
             self._inspection.cancel()
         if self._server is not None:
             self._server.close()
+        if self._tls is not None:
+            self._tls.close()
         drained = [connection.drain() for connection in self.registry.connections]
         if drained:
             await asyncio.wait(drained, timeout=self._stop_seconds)
@@ -47,6 +78,10 @@ class KafkaListener:
     def _accept(self) -> KafkaConnection:
         self._traffic.accepted += 1
         return KafkaConnection(self._shared, self._traffic.accepted)
+
+    def _refused(self, reason: str, message: str) -> None:
+        self._traffic.closed[reason] += 1
+        self.registry.report(message)
 
     def _inspect(self, loop: asyncio.AbstractEventLoop) -> None:
         self.registry.inspect(loop.time())

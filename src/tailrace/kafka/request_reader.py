@@ -62,6 +62,8 @@ class RequestReader:
         self._now = now
         self._partial: _PartialRequest | None = None
         self._held_bytes = 0
+        self.most_bytes = shared.limits.request_bytes
+        """Bytes of the largest request."""
         self.unparsed = b""
         """Bytes that were received and not parsed: the beginning of a size, or requests for which there was no memory."""
         self.requests: deque[bytearray] = deque()
@@ -165,7 +167,7 @@ class RequestReader:
         end = len(data)
         while end - at >= _SIZE_BYTES:
             (size,) = _SIZE.unpack_from(data, at)
-            if not _MIN_REQUEST_BYTES <= size <= self._limits.request_bytes:
+            if not _MIN_REQUEST_BYTES <= size <= self.most_bytes:
                 raise self._bad_size(bytes(data[at : at + _SIZE_BYTES]), size)
             if self.is_full(size):
                 break
@@ -194,10 +196,15 @@ class RequestReader:
         if not self.has_begun and begin in _HTTP:
             return UnreadableRequestError("wrong_protocol", "sent an HTTP request to the Kafka listener", _HTTP_RESPONSE)
         if not self.has_begun and begin.startswith(_TLS):
-            return UnreadableRequestError("wrong_protocol", "sent a TLS handshake to the Kafka listener, which is plain text")
-        most = self._limits.request_bytes
+            return UnreadableRequestError(
+                "wrong_protocol",
+                "sent a TLS handshake to the Kafka listener, which is plain text; set security.protocol to PLAINTEXT or"
+                " SASL_PLAINTEXT there, or tls_certificate here",
+            )
+        most = self.most_bytes
+        limit = "request_bytes" if most == self._limits.request_bytes else "unauthenticated_request_bytes"
         return UnreadableRequestError(
-            "frame_size", f"announced a request of {size} bytes; request_bytes allows {_MIN_REQUEST_BYTES} to {most}"
+            "frame_size", f"announced a request of {size} bytes; {limit} allows {_MIN_REQUEST_BYTES} to {most}"
         )
 
     def _has_memory_for(self, more: int) -> bool:

@@ -129,6 +129,106 @@ class TelemetryTooLargeError(LimitExceededError):
     http_status = 413
 
 
+class AuthenticationError(TailraceError):
+    """The client has not shown who it is: nothing, a wrong password, an expired token. It is not told which."""
+
+    kafka_code = 58
+    http_status = 401
+
+
+class UnsupportedMechanismError(InvalidRequestError):
+    """The server does not offer this mechanism of SASL, or not without TLS."""
+
+    kafka_code = 33
+
+
+class IllegalSaslStateError(InvalidRequestError):
+    """A Kafka client sends a request of SASL that does not belong there, or one that needs a login without any."""
+
+    kafka_code = 34
+
+
+class ForbiddenError(TailraceError):
+    """The principal of the request may not do that. Somebody with the right to do so must grant it."""
+
+    kafka_code = 31
+    http_status = 403
+    sqlstate = "42501"
+
+
+class TopicForbiddenError(ForbiddenError):
+    """The principal may not do that with the topic, which may exist or not."""
+
+    kafka_code = 29
+
+
+class GroupForbiddenError(ForbiddenError):
+    """The principal may not do that with the consumer group, which may exist or not."""
+
+    kafka_code = 30
+
+
+class TransactionalIdForbiddenError(ForbiddenError):
+    """The principal may not use the transactional id."""
+
+    kafka_code = 53
+
+
+class UnknownUserError(InvalidRequestError):
+    """There is no such user, role or token."""
+
+    kafka_code = 91
+    http_status = 404
+    sqlstate = "42704"
+
+
+class UserExistsError(TailraceError):
+    """A user or role of that name exists."""
+
+    kafka_code = 92
+    http_status = 409
+    sqlstate = "42710"
+
+
+class LastAdministratorError(TailraceError):
+    """The change would leave no administrator, or none who can log in. Make another one first."""
+
+    kafka_code = 44
+    http_status = 409
+    sqlstate = "55006"
+
+
+class UnacceptableCredentialError(InvalidRequestError):
+    """The password or verifier can't be stored: it is empty, too long, or has too few or too many iterations."""
+
+    kafka_code = 93
+
+
+class QuotaExceededError(TailraceError):
+    """The user or client has used up its quota, or has as many connections or transactions as it may. Try again later."""
+
+    kafka_code = 89
+    http_status = 429
+    retriable = True
+    sqlstate = "53400"
+
+    def __init__(self, message: str, retry_after_seconds: float) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class TransactionQuotaExceededError(QuotaExceededError):
+    """The user has as many open transactions as its quota allows. Kafka's clients wait until one has ended."""
+
+    kafka_code = 51
+
+
+class UnsupportedQuotaEntityError(InvalidRequestError):
+    """Quotas are asked for of something that can have none."""
+
+    kafka_code = 35
+
+
 class ReservedTopicError(InvalidRequestError):
     """The topic belongs to the server. Only the server creates it, writes to it and deletes it."""
 
@@ -517,6 +617,15 @@ class UnsupportedSqlError(SqlError):
     """The statement, clause or function exists but is not allowed here."""
 
     default_sqlstate = "0A000"
+
+
+class SqlForbiddenError(ForbiddenError, SqlError):
+    """The principal may not run the statement on what it names, which may exist or not."""
+
+    default_sqlstate = "42501"
+    operation: str = ""
+    resource: str = ""
+    """What was denied on what, for the audit."""
 
 
 class QueryLimitError(SqlError):

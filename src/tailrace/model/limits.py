@@ -173,6 +173,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Free disk space below which nothing new is accepted."""
     request_bytes: int = 16 * MIB
     """Bytes of one HTTP body or Kafka request."""
+    unauthenticated_request_bytes: int = 64 * KIB
+    """Bytes of one Kafka request of a client that has not authenticated yet, and of one message of SASL."""
     request_head_bytes: int = 64 * KIB
     """Bytes of an HTTP request before its body: its target and its headers."""
     connections: int = 4_000
@@ -181,6 +183,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Kafka connections from one address, so that one machine can't take all of them."""
     new_connections_per_second: int = 100
     """Kafka connections that one address may open in a second, after a burst of `connections_per_address`."""
+    tls_handshake_seconds: int = 10
+    """How long a client may take for the TLS handshake, from the opening of the connection."""
     pipelined_requests: int = 64
     """Requests of one Kafka connection that are in progress or wait. Above it nothing is read from the client."""
     pipelined_bytes: int = 32 * MIB
@@ -300,6 +304,30 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Long SQL texts that wait to be parsed."""
     statements: int = 1_000
     """Statements of one SQL text."""
+    users: int = 10_000
+    """Users and roles."""
+    user_name_length: int = 255
+    """Bytes of the name of a user or role."""
+    user_roles: int = 100
+    """Roles that one user or role is a member of."""
+    password_bytes: int = 1_024
+    """Bytes of a password."""
+    tokens: int = 10_000
+    """Tokens of all users together."""
+    grants: int = 100_000
+    """Grants, which are also the ACLs of Kafka's clients."""
+    sessions: int = 10_000
+    """Logins of browsers, by cookie. Above it the oldest end."""
+    sessions_of_user: int = 20
+    """Logins of browsers of one user. Above it the oldest ends."""
+    session_seconds: int = 12 * 3600
+    """How long the login of a browser lasts."""
+    quotas: int = 10_000
+    """Users, clients, and pairs of both, that have quotas of their own."""
+    audit_records: int = 10_000
+    """Records of the audit that wait to be written. Above it denials are counted together, and logins wait."""
+    bearer_token_bytes: int = 16 * KIB
+    """Bytes of a token of an OIDC issuer."""
     parsed_texts: int = 1_000
     """Parsed SQL texts that are cached, each of up to 4 KiB."""
     idle_connection_seconds: int = 600

@@ -17,6 +17,7 @@ from tailrace.model.errors import (
 )
 from tailrace.model.limits import Limits
 from tailrace.model.route import ROUTES_TOPIC
+from tailrace.model.security import AUDIT_TOPIC
 from tailrace.model.source import HELD_PREFIX
 from tailrace.model.table import CHANGES_PREFIX
 
@@ -80,8 +81,10 @@ def check_relation_name(name: str, limits: Limits) -> None:
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether the name is the server's own: changes of tables, routes, held transactions, system tables of queries."""
-    return name == ROUTES_TOPIC or name.startswith((CHANGES_PREFIX, *_SYSTEM_PREFIXES))
+    """Return whether the name is the server's own: changes of tables, routes, the audit, held transactions, system tables of
+    queries.
+    """
+    return name in (ROUTES_TOPIC, AUDIT_TOPIC) or name.startswith((CHANGES_PREFIX, *_SYSTEM_PREFIXES))
 
 
 def check_group_name(name: str, limits: Limits) -> None:

@@ -20,8 +20,16 @@ _READ_BYTES = 4096
 
 
 def end_with_parent_if_asked(grace_seconds: float = 0.0) -> None:
-    """Call `end_with_parent` if the parent asked for it by `ENDS_WITH_PARENT`. Child processes do not inherit the request."""
+    """Call `end_with_parent` if the parent asked for it by `ENDS_WITH_PARENT`. Child processes do not inherit the request.
+
+    What the parent gives to get in at the server (`server_credentials.py`) is in the environment on return.
+    """
     if os.environ.pop(_VARIABLE, None) is not None:
+        from tailrace.model.server_credentials import credentials_from_parent
+
+        credentials = credentials_from_parent()
+        if credentials is not None:
+            credentials.enter_environment()
         end_with_parent(grace_seconds)
 
 

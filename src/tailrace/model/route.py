@@ -95,6 +95,9 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dialect: int = 1
     """The dialect of its expressions. It is not written for dialect 1, which had no number."""
     sql: RouteSql = RouteSql()
+    owner: str = ""
+    """The name of the user who made it, with whose rights it runs. Empty for one that was made without authentication, which
+    runs with those of the server."""
     since: Cursor = Cursor(-1)
     """The route applies to changes after this cursor; -1 until it is committed."""
     until: Cursor | None = None
@@ -122,10 +125,11 @@ class RouteRecord(msgspec.Struct, frozen=True):
 
 
 class RouteBlock(msgspec.Struct, frozen=True, kw_only=True):
-    """Routing of a captured table has stopped, because its schema was changed in a way that breaks routes.
+    """Routing of a table has stopped, because its schema was changed in a way that breaks routes, or because the owner of a
+    route may not do any more what the route does.
 
-    Routes that are added or dropped meanwhile take effect at the block, so that nothing is routed by a broken route and nothing
-    is left out. It ends when the last broken route is dropped.
+    Routes that are added or dropped meanwhile take effect at the block, so that nothing is routed by such a route and nothing
+    is left out. It ends when the last such route is dropped, or its owner has the right again.
     """
 
     changes: TopicId
@@ -136,8 +140,12 @@ class RouteBlock(msgspec.Struct, frozen=True, kw_only=True):
     """The routes that are broken."""
     reasons: tuple[str, ...] = ()
     """What was changed."""
+    unauthorized: tuple[RouteId, ...] = ()
+    """The routes whose owners lack a right."""
 
 
+RouteState = Literal["active", "broken", "stopped"]
+"""`broken`: by a change of its table's schema; `stopped`: its owner lacks a right."""
 SnapshotState = Literal["none", "running", "done"]
 
 

@@ -15,6 +15,7 @@ import msgspec
 from tailrace.model.ids import ShadowId
 from tailrace.model.limits import Limits
 from tailrace.model.names import TopicPattern, is_reserved, parse_pattern
+from tailrace.model.server_credentials import ServerCredentials
 from tailrace.model.table import CHANGES_PREFIX
 
 ShadowDirection = Literal["to", "from"]
@@ -197,6 +198,8 @@ class ShadowToCheck(msgspec.Struct, frozen=True, kw_only=True):
     """The address of the server's own Kafka listener, as clients reach it."""
     cluster_id: str
     """Identifies the server's log to Kafka's clients. A Kafka with this id is the server itself."""
+    credentials: ServerCredentials | None = None
+    """How the process gets in at the server."""
 
 
 class ShadowStatus(msgspec.Struct, frozen=True, kw_only=True):

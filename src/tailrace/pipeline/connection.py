@@ -20,7 +20,8 @@ from tailrace.api.pipelines import OffsetsBody, OffsetsResponse
 from tailrace.api.server import Health
 from tailrace.client._sync.transport import Transport
 from tailrace.client.config import ConnectionConfig
-from tailrace.client.http11 import JSON, checked_url
+from tailrace.client.credentials import NO_CREDENTIALS, CredentialSource
+from tailrace.client.http11 import JSON, checked_url, without_userinfo
 from tailrace.client.retry import Attempts, is_transient
 from tailrace.model.errors import ConfigurationError, ServerUnreachableError, TailraceError
 from tailrace.model.fetch import StartEdge
@@ -36,19 +37,30 @@ _HTTP_PORT = 8080
 
 
 class ServerAddress(NamedTuple):
-    """Where the server is and whom to trust there. Every task gets it and opens a connection of its own."""
+    """Where the server is, whom to trust there, and where to find what to log in with.
+
+    Every task gets it and opens a connection of its own. No secret is in it, because Spark writes down what tasks get.
+    """
 
     url: str
     ca_file: str | None = None
     """For an `https://` server: the PEM file of the trusted authorities, on the machine that connects."""
+    login: CredentialSource = NO_CREDENTIALS
+    """Variables and files on the machine that connects."""
 
     def checked(self) -> "ServerAddress":
         """Return the address itself. Raises `OptionError` if no server can have it."""
         try:
             checked_url(self.full_url)
         except (ConfigurationError, ValueError) as error:
-            raise OptionError(f"the server {self.url!r} is not an address such as http://127.0.0.1:8080") from error
+            raise OptionError(
+                f"the server {without_userinfo(self.url)!r} is not an address such as http://127.0.0.1:8080"
+            ) from error
         return self
+
+    @property
+    def source(self) -> CredentialSource:
+        return self.login if self.ca_file is None else msgspec.structs.replace(self.login, ca_file=self.ca_file)
 
     @property
     def full_url(self) -> str:
@@ -81,7 +93,7 @@ class ServerConnection:
     ) -> None:
         self._server = server.checked()
         self._retry_seconds = retry_seconds
-        self._config = ConnectionConfig(ca_file=server.ca_file, request_timeout=_REQUEST_TIMEOUT)
+        self._config = ConnectionConfig(**server.source.settings(), request_timeout=_REQUEST_TIMEOUT)
         self._stopping = stopping or threading.Event()
         self._parent = os.getppid() if stopping is None else None
         self._transport: Transport | None = None
@@ -151,7 +163,7 @@ class ServerConnection:
                 seconds = attempts.pause_after(error)
                 if seconds is None or self._stopping.wait(seconds) or self._is_orphan():
                     raise ServerUnreachableError(
-                        f"{self._server.url} did not take {method} {path} for {self._retry_seconds:g} s: {error}"
+                        f"{self._transport.url} did not take {method} {path} for {self._retry_seconds:g} s: {error}"
                     ) from error
 
     def _is_orphan(self) -> bool:

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
+from tailrace.client.credentials import CredentialSource
 from tailrace.model.suggestions import closest_name
 from tailrace.pipeline.connection import ServerAddress
 from tailrace.pipeline.errors import OptionError
@@ -18,7 +19,18 @@ _LATEST_OFFSET = -1
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 
-_COMMON = ("server", "caFile", "patienceSeconds")
+_LOGIN = {
+    "user": "user",
+    "passwordEnv": "password_env",
+    "passwordFile": "password_file",
+    "tokenEnv": "token_env",
+    "tokenFile": "token_file",
+    "certificateFile": "certificate_file",
+    "keyFile": "key_file",
+}
+"""Options that say where to find what to log in with. There is none for a secret itself: Spark shows options."""
+_SECRETS = {"password": "passwordEnv or passwordFile", "token": "tokenEnv or tokenFile"}
+_COMMON = ("server", "caFile", *_LOGIN, "patienceSeconds")
 _SOURCE_OPTIONS = (
     *_COMMON,
     *("subscribe", "pattern", "startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp", "pin"),
@@ -139,6 +151,11 @@ class _OptionReader:
 
     def __init__(self, options: Mapping[str, str], known: Sequence[str]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
+        for name in self._options.keys() & _SECRETS.keys():
+            raise OptionError(
+                f"the option {name!r} would show a secret in Spark's plans and logs; name a variable or a file that has it,"
+                f" with {_SECRETS[name]}"
+            )
         for name in self._options.keys() - {name.lower() for name in known}:
             meant = closest_name(name, known, _MIN_SIMILARITY) or _FOR_KAFKA_OPTIONS.get(name)
             if meant is not None:
@@ -151,7 +168,8 @@ class _OptionReader:
         return self._options.get(name.lower())
 
     def address(self) -> ServerAddress:
-        return ServerAddress(self.text("server") or DEFAULT_SERVER, self.text("caFile"))
+        given = {name: self.text(option) for option, name in _LOGIN.items()}
+        return ServerAddress(self.text("server") or DEFAULT_SERVER, self.text("caFile"), CredentialSource(**given))
 
     def flag(self, name: str, otherwise: bool) -> bool:
         value = self.text(name)

@@ -75,10 +75,13 @@ def has_connector(spark: SparkSession) -> bool:
     return True
 
 
-def start_query(spark: SparkSession, kafka: str, view: RealtimeView, epoch: int, checkpoint: Path) -> StreamingQuery:
-    """Start the query from the marks, with the routes as they are now."""
+def start_query(
+    spark: SparkSession, kafka: str, login: Mapping[str, str], view: RealtimeView, epoch: int, checkpoint: Path
+) -> StreamingQuery:
+    """Start the query from the marks, with the routes as they are now. `login` has options of Kafka's clients."""
     changes = (
         spark.readStream.format("kafka")
+        .options(**{f"kafka.{name}": value for name, value in login.items()})
         .option("kafka.bootstrap.servers", kafka)
         .option("subscribe", CHANGES)
         .option("startingOffsets", json.dumps({CHANGES: {"0": view.start}}))
@@ -94,7 +97,7 @@ def start_query(spark: SparkSession, kafka: str, view: RealtimeView, epoch: int,
         # Only the driver writes there, whatever the file system of its cluster is.
         .option("checkpointLocation", checkpoint.absolute().as_uri())
     )
-    for name, value in _PRODUCER.items():
+    for name, value in {**_PRODUCER, **login}.items():
         writer = writer.option(f"kafka.{name}", value)
     # The stubs of PySpark lack `realTime`.
     writer = writer.outputMode("update").trigger(realTime=BATCH_DURATION)  # type: ignore[call-overload]

@@ -208,6 +208,7 @@ class Router:
 
     def _run_realtime(self) -> None:
         """Run the real-time query until it has to be replaced: by one that knows other routes, or by micro-batches."""
+        from tailrace.pipeline.kafka_login import kafka_login
         from tailrace.pipeline.realtime import start_query
 
         self._report_mode("real-time")
@@ -215,7 +216,8 @@ class Router:
             kafka = self._settings.kafka or connection.get("/health", Health).kafka
             view = connection.ask(REALTIME_PATH, RealtimeBody(self._lease.epoch), RealtimeView)
             watch = RealtimeWatch(lambda: connection.get(REALTIME_PATH, RealtimeProgress), view.version)
-            query = start_query(self._spark, kafka, view, self._lease.epoch, folder) if view.routes else None
+            login = kafka_login(self._settings.server)
+            query = start_query(self._spark, kafka, login, view, self._lease.epoch, folder) if view.routes else None
             try:
                 while not self._stopping.wait(_POLL_SECONDS) and (query is None or query.isActive):
                     self._watch_notices()

@@ -210,7 +210,7 @@ def read_snapshots(server: ServerAddress) -> TaskResult:
         with ServerConnection(server) as connection:
             # Reading chunks would wait without an end for a server that can't be reached from here.
             connection.get("/health", Health)
-        rows, error = read_chunks(server.full_url, server.ca_file, max_seconds=_TASK_SECONDS)
+        rows, error = read_chunks(server.full_url, server.source, max_seconds=_TASK_SECONDS)
     except ImportError as missing:
         error = _NO_PSYCOPG.format(error=" ".join(str(missing).split()))
     except TailraceError as refused:

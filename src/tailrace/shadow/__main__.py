@@ -14,6 +14,8 @@ from tailrace.shadow.checks import check_shadow
 
 def main() -> None:
     asked = msgspec.json.decode(sys.stdin.buffer.read(), type=ShadowToCheck)
+    if asked.credentials is not None:
+        asked.credentials.enter_environment()
     sys.stdout.buffer.write(msgspec.json.encode(asyncio.run(check_shadow(asked))))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from tailrace.api.shadows import AttachShadowResponse
+from tailrace.client.credentials import NO_CREDENTIALS, CredentialSource
 from tailrace.model.backoff import Backoff
 from tailrace.model.errors import ShadowFencedError, TailraceError, UnknownShadowError
 from tailrace.model.shadow import Shadow, ShadowReport
@@ -35,10 +36,15 @@ class Copier:
     """Copies a shadow until `stop`, or until another process does."""
 
     def __init__(
-        self, name: str, url: str, *, ca_file: str | None = None, on_report: Callable[[ShadowReport], None] = lambda _: None
+        self,
+        name: str,
+        url: str,
+        *,
+        login: CredentialSource = NO_CREDENTIALS,
+        on_report: Callable[[ShadowReport], None] = lambda _: None,
     ) -> None:
         self._on_report = on_report
-        self._api = ShadowApi(url, name, ca_file)
+        self._api = ShadowApi(url, name, login)
         self._progress = Progress()
         self._shadow: Shadow | None = None
         self._session: CopySession | None = None
@@ -98,7 +104,7 @@ class Copier:
                 await self._wait(backoff.next_pause())
 
     async def _copy(self, shadow: Shadow, attached: AttachShadowResponse) -> None:
-        server = KafkaCluster(server_access(attached.kafka))
+        server = KafkaCluster(server_access(attached.kafka, self._api.access))
         kafka = KafkaCluster(kafka_access(shadow))
         origin, target = (server, kafka) if shadow.direction == "to" else (kafka, server)
         self._progress.begin()

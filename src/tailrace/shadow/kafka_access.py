@@ -12,7 +12,10 @@ from pathlib import Path
 
 import msgspec
 
+from tailrace.client.credentials import ServerAccess
+from tailrace.client.http11 import tls_context
 from tailrace.model.address import Address, parse_address
+from tailrace.model.server_credentials import SERVER_USER, credentials_of_environment
 from tailrace.model.shadow import Shadow
 from tailrace.shadow.failures import ShadowError
 
@@ -20,6 +23,8 @@ _PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _CLIENT_ID = "tailrace-shadow"
 _DEFAULT_MECHANISM = "PLAIN"
+_PASSWORD_MECHANISM = "SCRAM-SHA-256"  # noqa: S105  with which a user logs in at the Tailrace server
+_TOKEN_MECHANISM = "OAUTHBEARER"  # noqa: S105
 _MILLISECONDS = 1000
 _LONGEST_MS = 600_000
 _REQUEST_SECONDS = 30.0
@@ -40,9 +45,36 @@ class KafkaAccess(msgspec.Struct, frozen=True, kw_only=True):
     connect_seconds: float = _CONNECT_SECONDS
 
 
-def server_access(address: str) -> KafkaAccess:
-    """Return how the Tailrace server's own Kafka listener is reached."""
-    return KafkaAccess(what="the Tailrace server", addresses=[parse_address(address)])
+def server_access(address: str, access: ServerAccess | None = None) -> KafkaAccess:
+    """Return how the Tailrace server's own Kafka listener is reached.
+
+    A process that the server has started was told so. Others reach it with what they reach the server with over HTTP, `access`:
+    both listeners speak TLS, or none, and know the same users.
+    """
+    given = credentials_of_environment()
+    if access is not None and given.certificate is None and given.mechanism is None:
+        return _server_access_of(access, parse_address(address))
+    return KafkaAccess(
+        what="the Tailrace server",
+        addresses=[parse_address(address)],
+        tls=None if given.certificate is None else tls_context("https:", None, given.client_certificate),
+        mechanism=given.mechanism,
+        user=SERVER_USER if given.mechanism is not None else "",
+        password=lambda: given.token or "",
+    )
+
+
+def _server_access_of(access: ServerAccess, address: Address) -> KafkaAccess:
+    secret = access.password if access.token is None else access.token
+    mechanism = None if secret is None else _PASSWORD_MECHANISM if access.token is None else _TOKEN_MECHANISM
+    return KafkaAccess(
+        what="the Tailrace server",
+        addresses=[address],
+        tls=access.tls_context(),
+        mechanism=mechanism,
+        user=access.user or "",
+        password=lambda: secret or "",
+    )
 
 
 def kafka_access(shadow: Shadow) -> KafkaAccess:

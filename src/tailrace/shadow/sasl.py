@@ -1,4 +1,7 @@
-"""SASL as a client: what is sent to a broker to say who we are, by PLAIN and SCRAM (RFC 4616, 5802, 7677)."""
+"""SASL as a client: what is sent to a broker to say who we are, by PLAIN, SCRAM and OAUTHBEARER.
+
+RFC 4616, 5802, 7677 and 7628.
+"""
 
 import base64
 import hashlib
@@ -18,6 +21,10 @@ def authenticate(mechanism: str, user: str, password: str) -> Generator[bytes, b
     """Yield what is sent, and take what the broker answers. Raises `ShadowError` if the broker can't prove who it is."""
     if mechanism == "PLAIN":
         yield f"\0{user}\0{password}".encode()
+        return
+    if mechanism == "OAUTHBEARER":
+        # The password is a token here, which says itself whose it is.
+        yield f"{_NO_CHANNEL_BINDING}\x01auth=Bearer {password}\x01\x01".encode()
         return
     yield from _scram(_HASHES[mechanism], user, password)
 

@@ -24,6 +24,7 @@ from tailrace.api.shadows import (
 )
 from tailrace.client._async.transport import AsyncTransport
 from tailrace.client.config import ConnectionConfig
+from tailrace.client.credentials import NO_CREDENTIALS, CredentialSource, ServerAccess
 from tailrace.client.retry import is_transient
 from tailrace.model.backoff import Backoff
 from tailrace.model.errors import TailraceError
@@ -40,12 +41,17 @@ _LONGEST_PAUSE_SECONDS = 2.0
 class ShadowApi:
     """Sends the requests about one shadow. Used on the event loop."""
 
-    def __init__(self, url: str, name: str, ca_file: str | None = None, what: str = "process") -> None:
-        config = ConnectionConfig(ca_file=ca_file, request_timeout=timedelta(seconds=_REQUEST_SECONDS))
+    def __init__(self, url: str, name: str, login: CredentialSource = NO_CREDENTIALS, what: str = "process") -> None:
+        config = ConnectionConfig(**login.settings(), request_timeout=timedelta(seconds=_REQUEST_SECONDS))
         self._transport = AsyncTransport(url, config)
         self._path = f"/api/shadows/{quote(name, safe='')}"
         self.owner = f"{what} {os.getpid()} on {socket.gethostname()}"
         self._epoch = 0
+
+    @property
+    def access(self) -> ServerAccess:
+        """How the server is reached, whose Kafka listener is reached in the same way."""
+        return self._transport.access
 
     async def close(self) -> None:
         await self._transport.close()

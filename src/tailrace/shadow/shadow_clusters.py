@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tailrace.api.shadows import ShadowStatusResponse
+from tailrace.client.credentials import ServerAccess
 from tailrace.model.limits import DEFAULT_LIMITS
 from tailrace.model.shadow import CopiedTopics, Shadow
 from tailrace.shadow.admin import EARLIEST, LATEST, ClusterAdmin, Partition
@@ -75,10 +76,10 @@ class ShadowClusters:
 
 
 @asynccontextmanager
-async def shadow_clusters(found: ShadowStatusResponse) -> AsyncIterator[ShadowClusters]:
-    """Connect to both clusters of a shadow."""
+async def shadow_clusters(found: ShadowStatusResponse, access: ServerAccess) -> AsyncIterator[ShadowClusters]:
+    """Connect to both clusters of a shadow. `access` says how the server is reached over HTTP."""
     shadow = found.status.shadow
-    server = KafkaCluster(server_access(found.kafka))
+    server = KafkaCluster(server_access(found.kafka, access))
     kafka = KafkaCluster(kafka_access(shadow))
     origin, target = (server, kafka) if shadow.direction == "to" else (kafka, server)
     try:

@@ -17,9 +17,11 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.model.clock import Clock
 from tailrace.model.errors import (
+    ConstraintError,
     InvalidRequestError,
     QueryLimitError,
     SqlError,
+    SqlForbiddenError,
     TailraceError,
     UnknownTableError,
     UnsupportedSqlError,
@@ -33,6 +35,7 @@ from tailrace.sql.handlers.consume import ConsumeHandler, RedriveHandler
 from tailrace.sql.handlers.copy import CopiedRows, CopyHandler
 from tailrace.sql.handlers.create_table_as import CreateTableAsHandler
 from tailrace.sql.handlers.insert import TopicInsertHandler
+from tailrace.sql.handlers.security import SecurityHandler
 from tailrace.sql.handlers.shadows import ShadowHandler
 from tailrace.sql.handlers.show import ShowHandler
 from tailrace.sql.handlers.sources import SourceHandler
@@ -41,17 +44,20 @@ from tailrace.sql.handlers.topics import TopicHandler
 from tailrace.sql.handlers.views import ViewHandler
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters, assign_parameters, by_name
 from tailrace.sql.parse import bind, kind_of
+from tailrace.sql.privileges import Privileges
 from tailrace.sql.results import Result, ResultEncoder, ResultStream
 from tailrace.sql.routes.check import route_evaluation
 from tailrace.sql.routes.statements import RouteHandler
 from tailrace.sql.schema_names import with_found_names
 from tailrace.sql.select.execution import tables_and_topics
 from tailrace.sql.select.queries import QueryRunner, with_present_tables
+from tailrace.sql.session_user import as_user, session_user
 from tailrace.sql.statement_cache import ParserProcess, StatementCache
 from tailrace.sql.statements import (
     AckStatement,
     AddPartitionsStatement,
     AddRouteStatement,
+    AlterQuotaStatement,
     AlterShadowStatement,
     AlterSourceStatement,
     AlterTableStatement,
@@ -61,30 +67,42 @@ from tailrace.sql.statements import (
     CommitStatement,
     ConsumeStatement,
     CreateIndexStatement,
+    CreateRoleStatement,
     CreateShadowStatement,
     CreateSourceStatement,
     CreateTableAsStatement,
     CreateTableStatement,
+    CreateTokenStatement,
     CreateTopicStatement,
     CreateTypeStatement,
+    CreateUserStatement,
     CreateViewStatement,
     DescribeStatement,
     DropIndexStatement,
+    DropRoleStatement,
     DropRouteStatement,
     DropShadowStatement,
     DropSourceStatement,
     DropTableStatement,
+    DropTokenStatement,
     DropTopicStatement,
     DropTypeStatement,
+    DropUserStatement,
     DropViewStatement,
     ExplainStatement,
+    GrantRoleStatement,
+    GrantStatement,
     PauseShadowStatement,
     Query,
     RedriveStatement,
     ResyncSourceStatement,
+    RevokeRoleStatement,
+    RevokeStatement,
     RollbackStatement,
+    SetPasswordStatement,
     SetPipelineStatement,
     SetTopicStatement,
+    ShowGrantsStatement,
     ShowStatement,
     SkipLostStatement,
     SnapshotSourceStatement,
@@ -127,10 +145,12 @@ class StatementEngine:
         sources = SourceHandler(broker)
         shadows = ShadowHandler(broker, limits)
         views = ViewHandler(broker, queries, limits)
+        security = SecurityHandler(broker, clock)
+        self._privileges = Privileges(broker)
         self._topic_inserts = TopicInsertHandler(broker, queries)
         self._filling = CreateTableAsHandler(broker, tables, queries, limits)
         self._explaining = ExplainHandler(broker, tables, queries, self._filling, self._is_topic, self._write)
-        self._copying = CopyHandler(broker, self.execute, limits)
+        self._copying = CopyHandler(broker, self.execute, self._privileges, limits)
         self._handlers: dict[type[Statement], StatementHandler] = {
             CreateTopicStatement: topics.create,
             SetTopicStatement: topics.set,
@@ -165,6 +185,19 @@ class StatementEngine:
             DropRouteStatement: self._drop_route,
             CreateViewStatement: views.create,
             DropViewStatement: views.drop,
+            CreateUserStatement: security.create_user,
+            SetPasswordStatement: security.set_password,
+            DropUserStatement: security.drop_user,
+            CreateRoleStatement: security.create_role,
+            DropRoleStatement: security.drop_role,
+            GrantRoleStatement: security.grant_role,
+            RevokeRoleStatement: security.revoke_role,
+            GrantStatement: security.grant,
+            RevokeStatement: security.revoke,
+            CreateTokenStatement: security.create_token,
+            DropTokenStatement: security.drop_token,
+            ShowGrantsStatement: security.show_grants,
+            AlterQuotaStatement: security.alter_quota,
         }
 
     async def execute(self, text: str, params: Parameters = NO_PARAMETERS, answer: ReadAnswer | None = None) -> list[Result]:
@@ -177,8 +210,8 @@ class StatementEngine:
                 return await self._execute(text, params, answer)
             with self._broker.answers.answer() as answer:
                 return await self._execute(text, params, answer)
-        except TailraceError:
-            self._stats.failures += 1
+        except TailraceError as error:
+            self._failed(error)
             raise
         except RecursionError as error:
             # Trees, parameters and results are walked recursively in many places.
@@ -261,8 +294,13 @@ class StatementEngine:
             out.end(QueryLimitError("the query was cancelled"))
             raise
         except Exception as error:  # noqa: BLE001  raised to the reader of the stream
-            self._stats.failures += 1
+            self._failed(error)
             out.end(error)
+
+    def _failed(self, error: Exception) -> None:
+        self._stats.failures += 1
+        if isinstance(error, SqlForbiddenError):
+            self._privileges.note(error)
 
     async def _execute(self, text: str, params: Parameters, answer: ReadAnswer) -> list[Result]:
         statements = await self._parse(text)
@@ -301,22 +339,33 @@ class StatementEngine:
                 insert = await asyncio.to_thread(fast_parse_insert, text, template)
             if insert is not None:
                 return [with_found_names(insert, self._broker)]
-        return [with_found_names(one, self._broker) for one in await self._statements.parse(text)]
+        user = session_user(self._broker)
+        return [as_user(with_found_names(one, self._broker), user) for one in await self._statements.parse(text)]
 
     async def _run(self, planned: "PlannedStatement", answer: ReadAnswer) -> Result:
         statement, params = planned.statement, planned.parameters
         if isinstance(statement, Query):
             return await self._queries.run(statement, params, answer)
+        if not isinstance(statement, Write | CreateTableAsStatement | ExplainStatement):
+            statement = bind(statement, by_name(statement, params))
+        self._privileges.check(statement)
         if isinstance(statement, Write):
-            return await self._write(statement, params, answer)
+            try:
+                return await self._write(statement, params, answer)
+            except ConstraintError as error:
+                self._privileges.check_shown(error, statement)
+                raise
         if isinstance(statement, CreateTableAsStatement):
             return await self._filling.create(statement, params, answer)
         if isinstance(statement, ExplainStatement):
-            return await self._explaining.explain(statement, params, answer)
-        bound = bind(statement, by_name(statement, params))
-        if isinstance(bound, ConsumeStatement):
-            return await self._consuming.consume(bound, answer)
-        return await self._handlers[type(bound)](bound)
+            try:
+                return await self._explaining.explain(statement, params, answer)
+            except ConstraintError as error:
+                self._privileges.check_shown(error, statement.statement)
+                raise
+        if isinstance(statement, ConsumeStatement):
+            return await self._consuming.consume(statement, answer)
+        return await self._handlers[type(statement)](statement)
 
     async def _write(self, write: Write, params: Parameters, answer: ReadAnswer, timing: WriteTiming | None = None) -> Result:
         if self._is_topic(write):
@@ -349,6 +398,8 @@ class StatementEngine:
         indexes: list[int] = []
         results = [Result()] * len(transaction.statements)
         messages: list[Message] = []
+        for _, statement, _ in transaction.statements:
+            self._privileges.check(statement)
         for index, (_, statement, values) in enumerate(transaction.statements):
             if isinstance(statement, Write) and self._is_topic(statement):
                 published = await self._topic_inserts.messages(statement, values, in_transaction=True)
@@ -365,7 +416,12 @@ class StatementEngine:
             params.append(values)
             indexes.append(index)
         if on_tables:
-            for index, result in zip(indexes, await self.tables.write(on_tables, params, messages), strict=True):
+            try:
+                written = await self.tables.write(on_tables, params, messages)
+            except ConstraintError as error:
+                self._privileges.check_shown(error, *(planned.statement for planned in transaction.statements))
+                raise
+            for index, result in zip(indexes, written, strict=True):
                 results[index] = result
         elif messages:
             await self._broker.publisher.publish(messages)

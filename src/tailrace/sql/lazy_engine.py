@@ -7,6 +7,7 @@ Kafka does not need it (decision 0020). This module therefore imports nothing of
 import asyncio
 import importlib
 from collections.abc import Mapping, Sequence
+from contextvars import Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,8 @@ class LazySqlEngine:
             raise StoreClosedError("the server is stopping and accepts no more SQL; send the statement again after the restart")
         opening = self._opening
         if opening is None or (opening.done() and opening.exception() is not None):
-            opening = self._opening = asyncio.create_task(self._open())
+            # What the engine does by itself is not done by the principal of the first request.
+            opening = self._opening = asyncio.create_task(self._open(), context=Context())
         return await asyncio.shield(opening)
 
     async def _open(self) -> "StatementEngine":

@@ -13,19 +13,27 @@ import msgspec
 
 from tailrace.model.errors import LimitExceededError, SqlSyntaxError
 from tailrace.model.limits import DEFAULT_LIMITS, Limits
-from tailrace.sql.grammar import alter_table, shadows, sources, tables, topics
+from tailrace.sql.grammar import alter_table, security, shadows, sources, tables, topics
 from tailrace.sql.grammar.defined_queries import defines_by_query, drop_view, parse_defined_query
 from tailrace.sql.grammar.explain import explained, without_explain
 from tailrace.sql.grammar.lexer import SqlToken, read_tokens
 from tailrace.sql.grammar.selects import parse_query, verb_of
 from tailrace.sql.grammar.token_reader import TokenReader, Values
 from tailrace.sql.grammar.writes import parse_write
-from tailrace.sql.statements import BeginStatement, CommitStatement, Query, RollbackStatement, Statement, Write
+from tailrace.sql.statements import (
+    BeginStatement,
+    CommitStatement,
+    Query,
+    RollbackStatement,
+    SecurityStatement,
+    Statement,
+    Write,
+)
 from tailrace.sql.text_positions import position_at
 
 _STATEMENTS = (
     "SELECT, WITH, VALUES, INSERT, UPDATE, DELETE, CREATE, ALTER, TRUNCATE, CLEAR, DROP, CONSUME, ACK, REDRIVE, SHOW, DESCRIBE,"
-    " EXPLAIN, BEGIN, COMMIT, ROLLBACK"
+    " EXPLAIN, GRANT, REVOKE, BEGIN, COMMIT, ROLLBACK"
 )
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _QUERIES = ("select", "values", "table")
@@ -72,14 +80,22 @@ def bind(statement: Statement, values: Values) -> Statement:
     return statement.build(values) if isinstance(statement, Unbound) else statement
 
 
+def may_be_kept(statement: Statement) -> bool:
+    """Return whether a statement may be remembered: it has no password."""
+    return not issubclass(_class_of(statement), SecurityStatement)
+
+
 def kind_of(statement: Statement) -> str:
     """Return the kind of a statement for metrics: `insert`, `select`, `create_topic`."""
     if isinstance(statement, Write):
         return statement.kind
     if isinstance(statement, Query):
         return "select"
-    means = statement.means if isinstance(statement, Unbound) else type(statement)
-    return _CAPITAL.sub("_", means.__name__.removesuffix("Statement")).lower()
+    return _CAPITAL.sub("_", _class_of(statement).__name__.removesuffix("Statement")).lower()
+
+
+def _class_of(statement: Statement) -> type[Statement]:
+    return statement.means if isinstance(statement, Unbound) else type(statement)
 
 
 def _split(tokens: Sequence[SqlToken]) -> Sequence[Sequence[SqlToken]]:
@@ -125,10 +141,25 @@ def _bound(text: str, line: int, column: int, values: Values) -> Statement:
 def _read(reader: TokenReader, text: str, source: str) -> Statement:
     """Parse a statement that PostgreSQL does not know, chosen by its first keywords."""
     if reader.sees("CREATE"):
-        created = {"TOPIC": topics.create_topic, "SOURCE": sources.create_source, "SHADOW": shadows.create_shadow}
+        created = {
+            "TOPIC": topics.create_topic,
+            "SOURCE": sources.create_source,
+            "SHADOW": shadows.create_shadow,
+            "USER": security.create_user,
+            "ROLE": security.create_role,
+            "TOKEN": security.create_token,
+        }
         return _by_object(reader, "CREATE", created, text)
     if reader.sees("DROP"):
-        dropped = {"TOPIC": topics.drop_topic, "VIEW": drop_view, "SOURCE": sources.drop_source, "SHADOW": shadows.drop_shadow}
+        dropped = {
+            "TOPIC": topics.drop_topic,
+            "VIEW": drop_view,
+            "SOURCE": sources.drop_source,
+            "SHADOW": shadows.drop_shadow,
+            "USER": security.drop_user,
+            "ROLE": security.drop_role,
+            "TOKEN": security.drop_token,
+        }
         return _by_object(reader, "DROP", dropped, text)
     if reader.sees("ALTER"):
         alter_topic = partial(topics.alter_topic, source=source)
@@ -137,6 +168,8 @@ def _read(reader: TokenReader, text: str, source: str) -> Statement:
             "PIPELINE": topics.alter_pipeline,
             "SOURCE": sources.alter_source,
             "SHADOW": shadows.alter_shadow,
+            "USER": security.alter_user,
+            "CLIENT ID": security.alter_client_id,
         }
         return _by_object(reader, "ALTER", altered, text)
     if reader.take("EXPLAIN"):
@@ -151,6 +184,12 @@ def _read(reader: TokenReader, text: str, source: str) -> Statement:
         return topics.ack(reader, text)
     if reader.sees("REDRIVE"):
         return topics.redrive(reader, text, source)
+    if reader.sees("GRANT"):
+        return security.grant(reader, text)
+    if reader.sees("REVOKE"):
+        return security.revoke(reader, text)
+    if reader.sees("SHOW GRANTS"):
+        return security.show_grants(reader, text)
     if reader.sees("SHOW"):
         return topics.show(reader, text)
     if reader.sees("DESCRIBE") or reader.sees("DESC"):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from tailrace.model.errors import OverloadedError, QueryLimitError, SqlError
 from tailrace.model.limits import KIB, Limits
-from tailrace.sql.parse import check_size, parse
+from tailrace.sql.parse import check_size, may_be_kept, parse
 from tailrace.sql.parser_worker import LENGTH, OUT_OF_TIME, ParseFailure, ParseRequest, ParseResult
 from tailrace.sql.statements import Statement
 
@@ -25,7 +25,7 @@ _CACHED_CHARACTERS = 4 * KIB
 
 
 class StatementCache:
-    """The statements of the `parsed_texts` most recently used texts."""
+    """The statements of the `parsed_texts` most recently used texts, but for those that may have a password."""
 
     def __init__(self, limits: Limits, process: "ParserProcess") -> None:
         self._limits = limits
@@ -49,7 +49,7 @@ class StatementCache:
         else:
             check_size(text, self._limits)
             statements = await self._process.parse(text)
-        if len(text) <= _CACHED_CHARACTERS:
+        if len(text) <= _CACHED_CHARACTERS and all(map(may_be_kept, statements)):
             self._known[text] = statements
             if len(self._known) > self._limits.parsed_texts:
                 self._known.popitem(last=False)

@@ -12,7 +12,10 @@ import msgspec
 from tailrace.model.fetch import StartAt
 from tailrace.model.ids import RouteId
 from tailrace.model.pipeline import Latency
+from tailrace.model.quota import QuotaKind
 from tailrace.model.route import Operation, PayloadMode
+from tailrace.model.security import NamePattern, ResourceKind
+from tailrace.model.security import Operation as GrantedOperation
 from tailrace.model.shadow import CopiedBy, ShadowDirection
 from tailrace.model.source import CapturedBy, SnapshotMode
 from tailrace.model.table import Column, ColumnType, Table
@@ -461,7 +464,117 @@ class SetPipelineStatement(Statement, frozen=True, kw_only=True):
     latency: Latency
 
 
-ShownObjects = Literal["topics", "tables", "views", "routes", "groups", "pipelines", "sources", "shadows"]
+class SecurityStatement(Statement, frozen=True, kw_only=True):
+    """A statement about users, roles, tokens, grants and quotas. It is not remembered, and `text` is only its kind."""
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """A password. It is not part of what is shown of its statement."""
+
+    value: str
+
+    def __repr__(self) -> str:
+        return "Secret(...)"
+
+
+class GrantedResource(NamedTuple):
+    """What something is granted on, with its place in the text of the request."""
+
+    kind: ResourceKind
+    name: str
+    pattern: NamePattern = "literal"
+    position: tuple[int, int] = (1, 1)
+
+
+class CreateUserStatement(SecurityStatement, frozen=True, kw_only=True):
+    name: str
+    password: Secret | None = None
+    roles: tuple[str, ...] = ()
+    if_not_exists: bool = False
+
+
+class SetPasswordStatement(SecurityStatement, frozen=True, kw_only=True):
+    """ALTER USER ... PASSWORD."""
+
+    name: str
+    password: Secret | None
+    """`None` to have none."""
+
+
+class DropUserStatement(SecurityStatement, frozen=True, kw_only=True):
+    name: str
+    if_exists: bool = False
+
+
+class CreateRoleStatement(SecurityStatement, frozen=True, kw_only=True):
+    name: str
+
+
+class DropRoleStatement(SecurityStatement, frozen=True, kw_only=True):
+    name: str
+    if_exists: bool = False
+
+
+class GrantRoleStatement(SecurityStatement, frozen=True, kw_only=True):
+    """GRANT role TO."""
+
+    roles: tuple[str, ...]
+    members: tuple[str, ...]
+
+
+class RevokeRoleStatement(SecurityStatement, frozen=True, kw_only=True):
+    """REVOKE role FROM."""
+
+    roles: tuple[str, ...]
+    members: tuple[str, ...]
+
+
+class GrantStatement(SecurityStatement, frozen=True, kw_only=True):
+    """GRANT ... ON."""
+
+    operations: tuple[GrantedOperation, ...]
+    resources: tuple[GrantedResource, ...]
+    """All of one kind."""
+    principals: tuple[str, ...]
+
+
+class RevokeStatement(SecurityStatement, frozen=True, kw_only=True):
+    """REVOKE ... ON."""
+
+    operations: tuple[GrantedOperation, ...]
+    resources: tuple[GrantedResource, ...]
+    principals: tuple[str, ...]
+
+
+class CreateTokenStatement(SecurityStatement, frozen=True, kw_only=True):
+    user: str
+    expires: str | None = None
+    """An interval from now, or a time."""
+    note: str = ""
+
+
+class DropTokenStatement(SecurityStatement, frozen=True, kw_only=True):
+    token_id: str
+
+
+class AlterQuotaStatement(SecurityStatement, frozen=True, kw_only=True):
+    """ALTER USER ... SET QUOTA or RESET QUOTA, and that of client ids."""
+
+    user: str | None = None
+    """`None` and `client_id` for all users of a client id."""
+    client_id: str | None = None
+    quotas: tuple[tuple[QuotaKind, float | None], ...]
+    """`None` removes the quota."""
+
+
+class ShowGrantsStatement(SecurityStatement, frozen=True, kw_only=True):
+    principal: str | None = None
+    """The user or role whose grants are shown, with those of its roles."""
+
+
+ShownObjects = Literal[
+    "topics", "tables", "views", "routes", "groups", "pipelines", "sources", "shadows", "users", "roles", "tokens", "quotas"
+]
 
 
 class ShowStatement(Statement, frozen=True, kw_only=True):

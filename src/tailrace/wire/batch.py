@@ -21,6 +21,9 @@ HEADER_BYTES = 61
 CHECKED_FROM = 21
 """Where the bytes begin that the checksum covers."""
 
+FLAGS_AT = CHECKED_FROM + 1
+"""The byte of the attributes that says whether the batch is transactional."""
+
 LENGTH_FROM = 12
 """The batch's own length counts from here."""
 
@@ -107,6 +110,11 @@ def batch_length(batch: Buffer) -> int:
     """Return the number of bytes after the length field, as the batch says. At least `LENGTH_FROM` bytes must be there."""
     length: int = _LENGTH.unpack_from(batch, _LENGTH_AT)[0]
     return length
+
+
+def is_transactional(batch: Buffer) -> bool:
+    """Return whether the batch says that it belongs to a transaction."""
+    return len(batch) > FLAGS_AT and bool(batch[FLAGS_AT] & TRANSACTIONAL_MASK)
 
 
 def check_batch(batch: Buffer, *, may_be_sparse: bool = False) -> BatchHeader:

@@ -30,6 +30,7 @@ class FieldKind(Enum):
     INT16 = "int16"
     INT32 = "int32"
     INT64 = "int64"
+    FLOAT64 = "float64"
     UUID = "uuid"
     STRING = "string"
     BYTES = "bytes"
@@ -41,6 +42,7 @@ Int8 = Annotated[int, FieldKind.INT8]
 Int16 = Annotated[int, FieldKind.INT16]
 Int32 = Annotated[int, FieldKind.INT32]
 Int64 = Annotated[int, FieldKind.INT64]
+Float64 = Annotated[float, FieldKind.FLOAT64]
 Uuid = Annotated[UUID, FieldKind.UUID]
 String = Annotated[str, FieldKind.STRING]
 Bytes = Annotated[bytes, FieldKind.BYTES]

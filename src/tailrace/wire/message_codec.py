@@ -26,6 +26,7 @@ _FIXED = {
     FieldKind.INT16: Struct(">h"),
     FieldKind.INT32: Struct(">i"),
     FieldKind.INT64: Struct(">q"),
+    FieldKind.FLOAT64: Struct(">d"),
 }
 _INT16 = _FIXED[FieldKind.INT16]
 _INT32 = _FIXED[FieldKind.INT32]

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.abc import AbstractTokenProvider, ConsumerRebalanceListener
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import BrokerResponseError, CommitFailedError, KafkaError, ProducerFenced, for_code
@@ -26,6 +26,7 @@ from tests.compat.contract import (
     Outgoing,
     Start,
 )
+from tests.compat.login import Login, login_of
 
 SECONDS = 60.0
 
@@ -39,6 +40,7 @@ class Adapter(Client):
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
+        self._common: dict[str, Any] = {"bootstrap_servers": bootstrap, **_security(login_of())}
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
 
@@ -93,7 +95,7 @@ class Adapter(Client):
 
         async def join() -> None:
             self._member = AIOKafkaConsumer(
-                bootstrap_servers=self.bootstrap,
+                **self._common,
                 group_id=group,
                 session_timeout_ms=session_ms,
                 heartbeat_interval_ms=min(session_ms // 4, 500),
@@ -183,7 +185,7 @@ class Adapter(Client):
 
     def open_transactions(self, transactional_id: str) -> None:
         async def open_() -> None:
-            self._transactional = AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=transactional_id)
+            self._transactional = AIOKafkaProducer(**self._common, transactional_id=transactional_id)
             await self._transactional.start()
 
         self._run(open_())
@@ -209,7 +211,7 @@ class Adapter(Client):
 
     def _ask_admin(self, verb: str, *args: Any) -> Any:
         async def ask() -> Any:
-            admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+            admin = AIOKafkaAdminClient(**self._common)
             await admin.start()
             try:
                 return await getattr(admin, verb)(*args)
@@ -219,17 +221,31 @@ class Adapter(Client):
         return self._run(ask())
 
     async def _produce(self, topic: str, records: list[Outgoing], **settings: Any) -> None:
-        async with AIOKafkaProducer(bootstrap_servers=self.bootstrap, linger_ms=20, **settings) as producer:
+        async with AIOKafkaProducer(**self._common, linger_ms=20, **settings) as producer:
             await _send(producer, topic, records)
 
     @asynccontextmanager
     async def _reader(self, committed_only: bool) -> AsyncIterator[AIOKafkaConsumer]:
         async with AIOKafkaConsumer(
-            bootstrap_servers=self.bootstrap,
+            **self._common,
             enable_auto_commit=False,
             isolation_level="read_committed" if committed_only else "read_uncommitted",
         ) as consumer:
             yield consumer
+
+
+class _FixedToken(AbstractTokenProvider):
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    async def token(self) -> str:
+        return self._text
+
+
+def _security(login: Login | None) -> dict[str, Any]:
+    if login is None:
+        return {}
+    return {**login.python(), **({"sasl_oauth_token_provider": _FixedToken(login.token)} if login.token else {})}
 
 
 class _HandOver(ConsumerRebalanceListener):

@@ -39,6 +39,7 @@ from tests.compat.contract import (
     Start,
     Unsupported,
 )
+from tests.compat.login import Login, login_of
 
 SECONDS = 60.0
 
@@ -47,9 +48,13 @@ class Adapter(Client):
     _member: Consumer
     _transactional: Producer
 
-    def __init__(self, bootstrap: str, client_id: str = "rdkafka") -> None:
+    def __init__(self, bootstrap: str, client_id: str = "rdkafka", login: Login | None = None) -> None:
         super().__init__(bootstrap)
-        self._common: dict[str, Any] = {"bootstrap.servers": bootstrap, "client.id": client_id}
+        self._common: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "client.id": client_id,
+            **_security(login or login_of()),
+        }
         self._admin = AdminClient(self._common)
 
     @classmethod
@@ -241,6 +246,20 @@ class Adapter(Client):
         return {"beginning": confluent_kafka.OFFSET_BEGINNING, "end": confluent_kafka.OFFSET_END}.get(start.at, start.value)
 
 
+def _security(login: Login | None) -> dict[str, Any]:
+    """Return settings by which a client that can't log in says so, where it would try again for minutes."""
+    if login is None:
+        return {}
+    refused = _raise_refused
+    token = {"oauth_cb": lambda _: (login.token, time.time() + 3600)} if login.token else {}
+    return {**login.rdkafka(), **token, "error_cb": refused, "log_level": 0, "message.timeout.ms": 20_000}
+
+
+def _raise_refused(error: KafkaError) -> None:
+    if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        raise KafkaException(error)
+
+
 def _reached(consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
     return [each for each in consumer.position(partitions) if each.offset >= 0]
 
@@ -272,7 +291,10 @@ def _send(producer: Producer, topic: str, records: Iterable[Outgoing]) -> None:
                 break
             except BufferError:
                 producer.poll(0.1)
-    left = producer.flush(SECONDS)
+    deadline = time.monotonic() + SECONDS
+    # What a callback raises comes out when a flush ends.
+    while (left := producer.flush(0.5)) and not errors and time.monotonic() < deadline:
+        pass
     if errors:
         raise KafkaException(errors[0])
     if left:

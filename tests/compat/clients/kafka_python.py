@@ -10,6 +10,7 @@ import kafka
 from kafka import AsyncConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, errors
 from kafka.admin import ConfigFilterType, ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import CommitFailedError, KafkaError
+from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.structs import OffsetAndMetadata
 
 from tests.compat.contract import (
@@ -27,6 +28,7 @@ from tests.compat.contract import (
     Unsupported,
     WriterState,
 )
+from tests.compat.login import Login, login_of
 
 SECONDS = 60.0
 ERROR_NAME = re.compile(r"(?:\[Error \d+\] )?(\w+Error)\b")
@@ -35,6 +37,10 @@ ERROR_NAME = re.compile(r"(?:\[Error \d+\] )?(\w+Error)\b")
 class Adapter(Client):
     _member: KafkaConsumer
     _transactional: KafkaProducer
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(bootstrap)
+        self._common: dict[str, Any] = {"bootstrap_servers": bootstrap, **_security(login_of())}
 
     @classmethod
     def version(cls) -> str:
@@ -84,7 +90,7 @@ class Adapter(Client):
         self, group: str, topic: str, session_ms: int = 10_000, hand_over: bool = False, instance_id: str | None = None
     ) -> None:
         self._member = KafkaConsumer(
-            bootstrap_servers=self.bootstrap,
+            **self._common,
             group_id=group,
             session_timeout_ms=session_ms,
             heartbeat_interval_ms=min(session_ms // 4, 500),
@@ -209,7 +215,7 @@ class Adapter(Client):
             )
 
     def open_transactions(self, transactional_id: str) -> None:
-        self._transactional = KafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=transactional_id)
+        self._transactional = KafkaProducer(**self._common, transactional_id=transactional_id)
         self._transactional.init_transactions()
 
     def begin(self) -> None:
@@ -229,15 +235,15 @@ class Adapter(Client):
             self._transactional.abort_transaction()
 
     def _admin(self) -> KafkaAdminClient:
-        return KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        return KafkaAdminClient(**self._common)
 
     def _produce(self, topic: str, records: list[Outgoing], **settings: Any) -> None:
-        with closing(KafkaProducer(bootstrap_servers=self.bootstrap, linger_ms=20, **settings)) as producer:
+        with closing(KafkaProducer(**self._common, linger_ms=20, **settings)) as producer:
             _send(producer, topic, records)
 
     def _reader(self, committed_only: bool) -> KafkaConsumer:
         return KafkaConsumer(
-            bootstrap_servers=self.bootstrap,
+            **self._common,
             enable_auto_commit=False,
             isolation_level="read_committed" if committed_only else "read_uncommitted",
         )
@@ -252,6 +258,22 @@ class Adapter(Client):
             consumer.seek(where, start.value)
         else:
             consumer.seek(where, consumer.offsets_for_times({where: start.value})[where].offset)
+
+
+class _FixedToken(AbstractTokenProvider):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def token(self) -> str:
+        return self._text
+
+
+def _security(login: Login | None) -> dict[str, Any]:
+    if login is None:
+        return {}
+    impatient = {"bootstrap_timeout_ms": 5_000}
+    return {**login.python(), **impatient, **({"sasl_oauth_token_provider": _FixedToken(login.token)} if login.token else {})}
 
 
 class _HandOver(AsyncConsumerRebalanceListener):

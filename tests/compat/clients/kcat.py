@@ -7,6 +7,7 @@ import subprocess
 from typing import Any, ClassVar
 
 from tests.compat.contract import MISSING, NOT_KAFKA, Bounds, Client, Codec, Headers, Incoming, Outgoing, Start, Unsupported
+from tests.compat.login import login_of
 
 SECONDS = 60.0
 KEY_END, RECORD_END = b"\x01", b"\x02"
@@ -20,7 +21,18 @@ class CommandFailed(Exception):
 
 
 class Adapter(Client):
-    _codes: ClassVar[dict[str, int]] = {"Message size too large": 10, "Unknown topic or partition": 3}
+    _codes: ClassVar[dict[str, int]] = {
+        "Message size too large": 10,
+        "Unknown topic or partition": 3,
+        "Topic authorization failed": 29,
+        "Authentication failure": 58,
+    }
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(bootstrap)
+        login = login_of()
+        settings = {} if login is None else {**login.rdkafka(), "message.timeout.ms": "20000"}
+        self._security = [part for name, value in settings.items() for part in ("-X", f"{name}={value}")]
 
     @classmethod
     def version(cls) -> str:
@@ -77,7 +89,8 @@ class Adapter(Client):
         raise Unsupported("it makes one transaction a run, and always commits it")
 
     def _run(self, *args: str, given: bytes | None = None) -> bytes:
-        done = subprocess.run(["kcat", "-b", self.bootstrap, *args], input=given, capture_output=True, timeout=SECONDS)
+        command = ["kcat", "-b", self.bootstrap, *self._security, *args]
+        done = subprocess.run(command, input=given, capture_output=True, timeout=SECONDS)
         if done.returncode != 0 or b"Delivery failed" in done.stderr:
             raise CommandFailed(done.stderr.decode())
         return done.stdout

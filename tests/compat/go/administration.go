@@ -17,7 +17,7 @@ type administration struct {
 
 func newAdministration(bootstrap string) *administration {
 	// It answers from memory what it was told so shortly before.
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.MetadataMinAge(10*time.Millisecond))
+	client, err := kgo.NewClient(connecting(bootstrap, kgo.MetadataMinAge(10*time.Millisecond))...)
 	if err != nil {
 		panic(err)
 	}

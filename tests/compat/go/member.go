@@ -45,8 +45,7 @@ func (client *member) join(args arguments) (any, error) {
 func (client *member) subscribe(args arguments, protocol ...kgo.Opt) (any, error) {
 	client.topic = args.Topic
 	client.owned = map[int32]bool{}
-	options := append(protocol,
-		kgo.SeedBrokers(client.bootstrap),
+	options := append(connecting(client.bootstrap, protocol...),
 		kgo.ConsumerGroup(args.Group),
 		kgo.ConsumeTopics(args.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),

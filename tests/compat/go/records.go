@@ -50,7 +50,7 @@ func (client *records) send(args arguments, options ...kgo.Opt) error {
 
 // producing are the options of a producer of these records. Where they name their partitions, its partitioner does as they say.
 func producing(bootstrap string, sent []outgoing) []kgo.Opt {
-	options := []kgo.Opt{kgo.SeedBrokers(bootstrap), kgo.ProducerLinger(20 * time.Millisecond)}
+	options := connecting(bootstrap, kgo.ProducerLinger(20*time.Millisecond))
 	if len(sent) > 0 && sent[0].partition != nil {
 		options = append(options, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	}
@@ -72,11 +72,11 @@ func (client *records) read(args arguments) (any, error) {
 	if args.CommittedOnly {
 		isolation = kgo.ReadCommitted()
 	}
-	consumer, err := kgo.NewClient(
-		kgo.SeedBrokers(client.bootstrap),
+	consumer, err := kgo.NewClient(connecting(
+		client.bootstrap,
 		kgo.FetchIsolationLevel(isolation),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{args.Topic: {args.Partition: args.Start.offset()}}),
-	)
+	)...)
 	if err != nil {
 		return nil, err
 	}

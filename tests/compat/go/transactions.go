@@ -24,11 +24,11 @@ func (client *transactions) addTo(verbs map[string]verb) {
 
 func (client *transactions) open(args arguments) (any, error) {
 	var err error
-	client.producer, err = kgo.NewClient(
-		kgo.SeedBrokers(client.bootstrap),
+	client.producer, err = kgo.NewClient(connecting(
+		client.bootstrap,
 		kgo.TransactionalID(args.TransactionalID),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-	)
+	)...)
 	if err != nil {
 		return nil, err
 	}

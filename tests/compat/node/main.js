@@ -4,6 +4,7 @@
 const readline = require('node:readline');
 const { Kafka, logLevel } = require('kafkajs');
 const { useCodecs } = require('./codecs');
+const { login } = require('./login');
 const { Unsupported } = require('./values');
 
 const NOT_KAFKA = -1000;
@@ -19,6 +20,7 @@ async function main([mode, bootstrap]) {
     clientId: 'kafkajs',
     logLevel: logLevel.NOTHING,
     retry: { initialRetryTime: 100, retries: 4 },
+    ...login(),
   });
   const member = require('./member')(kafka);
   const verbs = {

@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from tests.compat.tools.programs import java
@@ -52,14 +53,15 @@ class Done(NamedTuple):
 
 
 class CommandLine:
-    """Kafka's scripts for one server."""
+    """Kafka's scripts for one server, at which they log in with what a file of properties says."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, login: Path | None = None) -> None:
         self.bootstrap = bootstrap
+        self._login = () if login is None else ("--command-config", str(login))
 
     def command(self, script: str, *arguments: str) -> list[str]:
         """Return the command that runs a script."""
-        address = (self.bootstrap,) if script in _ONLY_ADDRESS else ("--bootstrap-server", self.bootstrap)
+        address = (self.bootstrap,) if script in _ONLY_ADDRESS else ("--bootstrap-server", self.bootstrap, *self._login)
         return java(MAINS[script], *((*arguments, *address) if script in _ADDRESS_LAST else (*address, *arguments)))
 
     def run(self, script: str, *arguments: str, given: str | None = None) -> Done:

@@ -7,8 +7,8 @@ from tests.compat.grid import SIGNS, Cell, Notes
 from tests.compat.tools.programs import TOOLS, Tool
 
 _HEAD = """\
-Programs of Kafka's ecosystem. Each row is a test of `tests/compat/tools/`, which looks at the data that went through.
-`make compat` plays all of them, `make smoke` a few.
+Programs of Kafka's ecosystem. Each row is a test of `tests/compat/tools/` or `tests/compat/security/`, which looks
+at the data that went through. `make compat` plays all of them, `make smoke` a few.
 """
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from bench.peers.debezium import DEBEZIUM
 from bench.peers.kafka import KAFKA
+from tests.compat.kinds import KINDS
 
 FOLDER = Path(__file__).resolve().parent
 TARGET = FOLDER / "target"
@@ -48,9 +49,9 @@ def python_of(package: str) -> Path:
     return TARGET / "python" / package / "bin" / "python"
 
 
-def tool(of: Tool, does: str, *, short: bool = False) -> pytest.MarkDecorator:
-    """Mark a test as a row of the grid. Tests that are `short` are played by `make smoke` as well."""
-    return pytest.mark.tool(of, does, short)
+def tool(of: Tool, does: str, *, short: bool = False, always: bool = False) -> pytest.MarkDecorator:
+    """Mark a test as a row of the grid. Tests that are `short` are played by `make smoke`, too, and some by `make test`."""
+    return pytest.mark.tool(of, does, short, always)
 
 
 def _needs(*files: Path) -> Callable[[], str | None]:
@@ -79,4 +80,10 @@ FASTSTREAM = _framework("faststream", "FastStream")
 FAUST = _framework("faust-streaming", "Faust (faust-streaming)")
 QUIX = _framework("quixstreams", "Quix Streams")
 
-TOOLS = (COMMANDS, CONNECT, MIRROR_MAKER, STREAMS, DEBEZIUM_CONNECTOR, FLINK_KAFKA, FASTSTREAM, FAUST, QUIX)
+SECURED_CLIENTS = {kind.name: Tool(kind.title, "as above", kind.missing) for kind in KINDS if kind.name != "spark"}
+"""The clients of the other section, where they log in over TLS."""
+
+TOOLS = (
+    *SECURED_CLIENTS.values(),
+    *(COMMANDS, CONNECT, MIRROR_MAKER, STREAMS, DEBEZIUM_CONNECTOR, FLINK_KAFKA, FASTSTREAM, FAUST, QUIX),
+)

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tailrace.cli.command_line import MessageFormat
+from tailrace.cli.command_line import MessageFormat, ServerLogin
 from tailrace.cli.consume import ConsumeLoop
 from tailrace.cli.display import MessagePrinter
 from tailrace.cli.server_api import ServerApi
@@ -150,7 +150,7 @@ def test_following_ends_where_there_is_no_topic(tailrace: Commands) -> None:
 def test_following_sees_partitions_that_come_later(
     tailrace: Commands, server: ServerProcess, topic: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with ServerApi(server.url) as api:
+    with ServerApi(ServerLogin(server.url)) as api:
         first = {"topic": topic, "group_id": None, "partition_id": None}
         reading = ConsumeLoop(
             api, first, MessagePrinter(MessageFormat.VALUE, with_topic=False), None, partition_check_seconds=0

@@ -21,6 +21,26 @@ def test_entries_are_there_the_next_time(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE USER a PASSWORD 'hunter2';",
+        "alter user a\npassword 'hunter2'",
+        "ALTER /* x */ USER a PASWORD 'hunter2';",
+        "CRATE USER a PASSWORD 'hunter2'",
+        "SELECT 1; CREATE USER IF NOT EXISTS a 'hunter2';",
+    ],
+)
+def test_what_may_have_a_password_is_not_kept(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "sql_history"
+    history = open_history(file)
+    history.append_string("SELECT 1;")
+    history.append_string(text)
+    history.append_string("SELECT 2;")
+    assert entries(file) == ["SELECT 2;", "SELECT 1;"]
+    assert "hunter2" not in file.read_text()
+
+
 def test_a_file_that_has_grown_keeps_its_newer_half(tmp_path: Path) -> None:
     file = tmp_path / "sql_history"
     history = open_history(file)

@@ -91,6 +91,7 @@ def test_a_request_begins_where_its_first_statement_does() -> None:
 
 @given(st.lists(PIECES, max_size=25).map("".join))
 @example(":x$$;''")
+@example("e'\\';\\\\")
 def test_the_server_sees_the_same_statements(text: str) -> None:
     try:
         tokens = read_tokens(text)
@@ -180,3 +181,8 @@ def test_an_error_without_a_place_names_the_line_of_its_statement_in_a_file() ->
         explain_sql_error(error, SqlRequest("\n\n CLEAR TOPIC x", 3, 9), "schema.sql")
         == "schema.sql, line 5: there is no topic 'x'"
     )
+
+
+def test_a_line_with_a_password_is_not_shown() -> None:
+    found = explain_sql_error(refusal(1, 24), SqlRequest("ALTER USER alice PASWORD 'hunter2'"))
+    assert found == "line 1, column 24: no"

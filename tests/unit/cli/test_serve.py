@@ -19,6 +19,9 @@ PLAIN = [
     "serve --allow-remote --durability relaxed --data d --accept-loss-after 4711",
     "serve --durability=fsync --accept-loss-after=0",
     "serve --data a=b",
+    "serve --data d --allow-remote --no-authentication --no-tls",
+    "serve --no-tls --log-format json",
+    "serve --log-format=text",
 ]
 OTHERS = [
     "",
@@ -35,6 +38,9 @@ OTHERS = [
     "serve --accept-loss-after many",
     "serve --accept-loss-after \u0664",
     "serve --allow-remote=yes",
+    "serve --no-tls --no-tls",
+    "serve --no-authentication=1",
+    "serve --log-format xml",
     "serve --unknown 1",
     "serve -- --data d",
     "serve d",

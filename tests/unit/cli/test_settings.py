@@ -1,10 +1,19 @@
 """Defaults, then the file, then the command line; and nothing unknown in between."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tailrace.cli.settings import Configuration, PipelineSection, read_configuration, resolve_pipeline, resolve_settings
+from tailrace.broker.security.settings import SecuritySettings
+from tailrace.cli.settings import (
+    Configuration,
+    PipelineSection,
+    ServerSection,
+    read_configuration,
+    resolve_pipeline,
+    resolve_settings,
+)
 from tailrace.model.address import Address
 from tailrace.model.errors import ConfigurationError
 
@@ -55,7 +64,7 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
         ('http = "127.0.0.1:1"', "unknown key http; it belongs under [server]"),
         (
             "[server]\nport = 5",
-            "unknown key server.port; the keys here are advertise, allow_remote, data, durability, http, kafka",
+            "unknown key server.port; the keys here are advertise, allow_remote, data, durability, http, kafka, log_format,",
         ),
         ("[limits]\npayload_bytes = 0", "limits.payload_bytes is 0; it must be at least 1"),
         ("[kafka]\ntelemetry_interval_seconds = 0", "kafka.telemetry_interval_seconds is 0; it must be at least 1"),
@@ -71,6 +80,15 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
         ('[pipeline]\nlatency = "soon"', 'pipeline.latency is \'soon\'; it must be "batch" or "realtime"'),
         ("[pipeline]\njars = true", "pipeline.jars is True; it must be text in quotes"),
         ('latency = "batch"', "unknown key latency; it belongs under [pipeline]"),
+        ('[security]\nauthentication = "on"', 'security.authentication is \'on\'; it must be "off" or "required"'),
+        ('authentication = "off"', "unknown key authentication; it belongs under [security]"),
+        (
+            '[security]\nsasl_mechanisms = ["GSSAPI"]',
+            'security.sasl_mechanisms is [\'GSSAPI\']; it must be a list of "PLAIN" or "SCRAM-SHA-256" or',
+        ),
+        ('[security]\ncertificate_name = "DN"', 'security.certificate_name is \'DN\'; it must be "CN" or "DNS" or'),
+        ("[security]\nsession_seconds = 0", "security.session_seconds is 0; it must be at least 1"),
+        ('[security]\noidc_keys = "http://a/keys"', "it must be a file or an address that begins with https://"),
         ("[server", "is not TOML"),
     ],
 )
@@ -105,9 +123,87 @@ def test_without_a_folder_there_is_no_server() -> None:
 @pytest.mark.parametrize("listener", ["http", "kafka"])
 def test_addresses_that_others_can_reach_need_an_explicit_word(tmp_path: Path, listener: str, address: str) -> None:
     with pytest.raises(ConfigurationError, match="--allow-remote"):
-        resolve_settings(Configuration(), data=tmp_path, **{listener: address})  # type: ignore[arg-type]
-    settings = resolve_settings(Configuration(), data=tmp_path, allow_remote=True, **{listener: address})  # type: ignore[arg-type]
+        resolve_settings(SAFE, data=tmp_path, **{listener: address})  # type: ignore[arg-type]
+    settings = resolve_settings(SAFE, data=tmp_path, allow_remote=True, **{listener: address})  # type: ignore[arg-type]
     assert str(getattr(settings, listener)) == address
+
+
+SAFE = Configuration(security=SecuritySettings(authentication="required", tls_certificate="server.pem"))
+REMOTE = "0.0.0.0:8080"
+
+
+@pytest.mark.parametrize(
+    ("security", "flags", "wanted", "not_wanted"),
+    [
+        (SecuritySettings(), {}, ("--no-authentication", "--no-tls"), ()),
+        (SecuritySettings(), {"no_tls": True}, ("--no-authentication",), ("--no-tls",)),
+        (SecuritySettings(), {"no_authentication": True}, ("--no-tls",), ("--no-authentication",)),
+        (SecuritySettings(authentication="required"), {}, ("--no-tls",), ("--no-authentication",)),
+        (SecuritySettings(tls_certificate="server.pem"), {}, ("--no-authentication",), ("--no-tls",)),
+    ],
+)
+def test_a_server_that_others_reach_has_each_protection_or_is_told_to_do_without_it(
+    tmp_path: Path,
+    security: SecuritySettings,
+    flags: dict[str, bool],
+    wanted: tuple[str, ...],
+    not_wanted: tuple[str, ...],
+) -> None:
+    configuration = Configuration(server=ServerSection(http=REMOTE, allow_remote=True), security=security)
+    with pytest.raises(ConfigurationError) as refusal:
+        resolve_settings(configuration, data=tmp_path, **flags)  # type: ignore[arg-type]
+    assert "tailrace init" in str(refusal.value)
+    assert all(flag in str(refusal.value) for flag in wanted)
+    assert not any(flag in str(refusal.value) for flag in not_wanted)
+    assert resolve_settings(configuration, data=tmp_path, no_authentication=True, no_tls=True).http.port == 8080
+
+
+def test_the_file_can_do_without_protections_too(tmp_path: Path) -> None:
+    file = written(tmp_path, f'[server]\nhttp = "{REMOTE}"\nallow_remote = true\nno_authentication = true\nno_tls = true\n')
+    assert resolve_settings(read_configuration(file), data=tmp_path).security == SecuritySettings()
+
+
+def test_flags_switch_off_what_the_file_has(tmp_path: Path) -> None:
+    settings = resolve_settings(SAFE, data=tmp_path, no_authentication=True, no_tls=True)
+    assert settings.security == SecuritySettings()
+
+
+@pytest.mark.parametrize(
+    ("section", "complaint"),
+    [
+        ({"tls_key": "key.pem"}, "tls_key has no effect without tls_certificate"),
+        ({"client_ca": "ca.pem"}, "client_ca has no effect while client_certificates"),
+        ({"client_certificates": "required", "client_ca": "ca.pem"}, "set tls_certificate"),
+        ({"client_certificates": "accepted", "tls_certificate": "server.pem"}, "set client_ca"),
+        (
+            {"client_certificates": "required", "client_ca": "ca.pem", "tls_certificate": "server.pem"},
+            'set authentication to "required"',
+        ),
+        ({"oidc_audience": "tailrace"}, "oidc_audience has no effect without oidc_issuer"),
+        ({"oidc_issuer": "https://login.example"}, "set oidc_audience too"),
+        ({"oidc_issuer": "https://login.example", "oidc_audience": "tailrace"}, "set oidc_keys too"),
+        ({"authentication": "required", "sasl_mechanisms": ()}, "no Kafka client can authenticate"),
+        ({"authentication": "required", "sasl_mechanisms": ("PLAIN",)}, "need TLS"),
+    ],
+)
+def test_settings_that_protect_nothing_or_let_nobody_in_are_rejected(
+    tmp_path: Path, section: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        resolve_settings(Configuration(security=SecuritySettings(**section)), data=tmp_path)
+
+
+@pytest.mark.parametrize("flag", ["no_authentication", "no_tls"])
+def test_a_file_that_contradicts_itself_is_rejected(tmp_path: Path, flag: str) -> None:
+    configuration = Configuration(server=ServerSection(**{flag: True}), security=SAFE.security)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=f"server.{flag} and security.* contradict each other"):
+        resolve_settings(configuration, data=tmp_path)
+
+
+def test_the_section_of_security_reaches_the_server(tmp_path: Path) -> None:
+    file = written(tmp_path, '[security]\nauthentication = "required"\nsasl_mechanisms = ["SCRAM-SHA-512"]\n')
+    security = resolve_settings(read_configuration(file), data=tmp_path).security
+    assert security == SecuritySettings(authentication="required", sasl_mechanisms=("SCRAM-SHA-512",))
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:8080", "127.1.2.3:1", "[::1]:8080", "localhost:0"])

@@ -1,5 +1,7 @@
 """The lines that `tailrace up` prints, and what it passes on."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,3 +41,31 @@ def test_the_connector_is_not_asked_for_where_nothing_needs_it_or_something_brin
     check_connector_if_needed(PipelineSection(latency="realtime", packages="org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"))
     (tmp_path / "spark-sql-kafka-0-10_2.13-4.2.0.jar").touch()
     check_connector_if_needed(PipelineSection(latency="realtime", jars=str(tmp_path)))
+
+
+CHILD = """
+import os, pathlib
+from tailrace.model.parent_process import end_with_parent_if_asked
+end_with_parent_if_asked()
+environment = pathlib.Path("/proc/self/environ").read_bytes()
+print("token", os.environ.get("TAILRACE_TOKEN"), b"TAILRACE_TOKEN" in environment, flush=True)
+"""
+UP = """
+import os, sys
+from tailrace.cli.up import ManagedProcess, Supervisor
+from tailrace.model.server_credentials import ServerCredentials
+credentials = ServerCredentials(sys.argv[2]) if len(sys.argv) > 2 else None
+if credentials is not None:
+    credentials.enter_environment()
+supervisor = Supervisor(lambda name, line: None, credentials)
+print(supervisor.start(ManagedProcess("server", [sys.executable, "-c", sys.argv[1]], is_essential=True), until="token"))
+"""
+
+
+@pytest.mark.parametrize(("secret", "said"), [(["secret-of-up"], "token secret-of-up False"), ([], "token None False")])
+def test_processes_get_in_by_a_secret_that_their_environment_does_not_show(
+    monkeypatch: pytest.MonkeyPatch, secret: list[str], said: str
+) -> None:
+    monkeypatch.delenv("TAILRACE_TOKEN", raising=False)
+    ended = subprocess.run([sys.executable, "-c", UP, CHILD, *secret], capture_output=True, text=True, check=True, timeout=60)
+    assert ended.stdout.strip() == said

@@ -1,6 +1,7 @@
 """Responses and broken connections become errors of the tree."""
 
 import json
+import ssl
 
 import httpx
 import pytest
@@ -74,3 +75,17 @@ def test_time_outs_are_time_outs_for_everybody() -> None:
 
 def test_every_name_that_the_client_offers_is_there() -> None:
     assert [name for name in client.__all__ if not hasattr(client, name)] == []
+
+
+@pytest.mark.parametrize(
+    "reason", ["TLSV1_ALERT_UNKNOWN_CA", "TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_BAD_CERTIFICATE"]
+)
+def test_a_certificate_that_the_server_refuses_is_told_apart_from_a_broken_connection(reason: str) -> None:
+    alert = ssl.SSLError(1, "alert")
+    alert.reason = reason
+    read = httpx.ReadError("alert")
+    read.__cause__ = alert
+    error = error_from_exception("https://a", read)
+    assert isinstance(error, client.TlsError)
+    assert "certificate_file" in str(error)
+    assert not error.retriable

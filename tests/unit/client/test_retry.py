@@ -3,8 +3,16 @@
 from datetime import timedelta
 
 from tailrace.client.config import ConnectionConfig
+from tailrace.client.errors import error_from_response
 from tailrace.client.retry import Attempts
-from tailrace.model.errors import ConnectionLostError, InvalidRequestError, ServerUnreachableError, UnknownTopicError
+from tailrace.http.problems import error_body
+from tailrace.model.errors import (
+    ConnectionLostError,
+    InvalidRequestError,
+    QuotaExceededError,
+    ServerUnreachableError,
+    UnknownTopicError,
+)
 
 LOST = ConnectionLostError("the connection broke")
 UNREACHABLE = ServerUnreachableError("no server")
@@ -32,3 +40,10 @@ def test_an_attempt_that_failed_says_nothing_about_an_earlier_one_that_may_have_
     attempts.pause_after(LOST)
     attempts.pause_after(REFUSED)
     assert attempts.final_error(REFUSED) is LOST
+
+
+def test_who_is_over_its_quota_waits_as_long_as_it_is_told() -> None:
+    over = error_from_response(429, error_body(QuotaExceededError("the quota of requests is used up", 7.5)))
+    assert isinstance(over, QuotaExceededError)
+    assert patient().pause_after(over) == 7.5
+    assert Attempts(ConnectionConfig(), retry_seconds=5.0).pause_after(over) is None

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from tailrace.client.config import ConnectionConfig
+from tailrace.client.credentials import ServerAccess
 from tailrace.model.address import Address
 from tailrace.model.ids import ShadowId
 from tailrace.model.shadow import Shadow
 from tailrace.shadow.failures import ShadowError
 from tailrace.shadow.kafka_access import KafkaAccess, kafka_access, server_access
+from tailrace.shadow.sasl import authenticate
 
 VARIABLE = "KAFKA_PASSWORD"
 
@@ -88,3 +91,23 @@ def test_settings_that_make_no_sense_are_told(settings: dict[str, str], fields: 
         access(settings, **fields)
     assert failed.value.state == "failed"
     assert "ALTER SHADOW" in failed.value.advice
+
+
+def own_access(url: str = "http://a", **given: Any) -> KafkaAccess:
+    """How the Kafka listener of the server is reached by somebody who reaches it so over HTTP."""
+    return server_access("127.0.0.1:9092", ServerAccess(url, ConnectionConfig(**given), {}))
+
+
+def test_the_server_itself_is_reached_with_what_it_is_reached_with_over_http() -> None:
+    assert (own_access().tls, own_access().mechanism) == (None, None)
+    by_password = own_access(user="anna", password="secret")  # noqa: S106
+    assert (by_password.mechanism, by_password.user, by_password.password()) == ("SCRAM-SHA-256", "anna", "secret")
+    by_token = own_access(token="tlr_1_2")  # noqa: S106
+    assert (by_token.mechanism, by_token.password()) == ("OAUTHBEARER", "tlr_1_2")
+    assert own_access("https://a").tls is not None
+    assert "secret" not in repr(by_password)
+
+
+def test_a_token_is_sent_as_bearer() -> None:
+    (message,) = authenticate("OAUTHBEARER", "", "tlr_1_2")
+    assert message == b"n,,\x01auth=Bearer tlr_1_2\x01\x01"

@@ -26,6 +26,7 @@ from tailrace.broker.groups.consumer_member import heartbeat_bytes
 from tailrace.broker.groups.group import Group
 from tailrace.broker.groups.registry import GroupNames, GroupRegistry
 from tailrace.broker.groups.subscribed_topics import PatternMatches, SubscribedTopics
+from tailrace.broker.security.permissions import Permissions
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes
 from tailrace.model.consumer_group import (
@@ -77,6 +78,7 @@ class ConsumerGroupCoordinator:
         groups: GroupRegistry,
         names: GroupNames,
         topics: SubscribedTopics,
+        permissions: Permissions,
         clock: Clock,
         limits: Limits,
         new_uuid: Callable[[], UUID] = uuid4,
@@ -86,6 +88,7 @@ class ConsumerGroupCoordinator:
         self._groups = groups
         self._names = names
         self._topics = topics
+        self._permissions = permissions
         self._clock = clock
         self._limits = limits
         self._new_uuid = new_uuid
@@ -113,7 +116,12 @@ class ConsumerGroupCoordinator:
         self._deadlines.close()
 
     async def heartbeat(self, request: ConsumerHeartbeat) -> ConsumerHeartbeatResult:
-        """Take a heartbeat, with which members also join and leave. Returns when the result is durable."""
+        """Take a heartbeat, with which members also join and leave. Returns when the result is durable.
+
+        Needs `consume` on the group, and `describe` on topics that it names. A regular expression matches only such topics.
+        """
+        self._permissions.require("consume", "group", request.group)
+        self._topics.require(request.topic_names or ())
         self._check_open()
         check_heartbeat(request)
         check_group_name(request.group, self._limits)
@@ -164,6 +172,7 @@ class ConsumerGroupCoordinator:
         self._store_changes(group)
 
     def describe(self, name: str) -> ConsumerGroupDescription:
+        self._permissions.require("describe", "group", name)
         self._check_open()
         group = self._get(name)
         return ConsumerGroupDescription(

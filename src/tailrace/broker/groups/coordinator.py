@@ -23,6 +23,7 @@ from tailrace.broker.groups.group import Effect, Group, Reply, Save
 from tailrace.broker.groups.members import check_request, request_bytes
 from tailrace.broker.groups.offsets import GroupOffsets
 from tailrace.broker.groups.registry import GroupNames, GroupRegistry
+from tailrace.broker.security.permissions import Permissions
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes
@@ -66,6 +67,7 @@ class GroupCoordinator:
         consumer_groups: ConsumerGroupCoordinator,
         offsets: GroupOffsets,
         names: GroupNames,
+        permissions: Permissions,
         clock: Clock,
         limits: Limits,
         settings: BrokerSettings,
@@ -77,6 +79,7 @@ class GroupCoordinator:
         self._consumer_groups = consumer_groups
         self._offsets = offsets
         self._names = names
+        self._permissions = permissions
         self._clock = clock
         self._limits = limits
         self._settings = settings
@@ -104,6 +107,7 @@ class GroupCoordinator:
 
     async def join(self, request: JoinRequest) -> Joined:
         """Join a group. Returns when the next generation begins."""
+        self._permissions.require("consume", "group", request.group)
         self._check_open()
         check_group_name(request.group, self._limits)
         self._groups.check_room(request_bytes(request))
@@ -127,6 +131,7 @@ class GroupCoordinator:
 
     async def sync(self, request: SyncRequest) -> Synced:
         """Return the member's assignment once the leader has sent the assignments of all."""
+        self._permissions.require("consume", "group", request.group)
         self._check_open()
         group = self._groups.get(request.group)
         if group is None:
@@ -138,6 +143,7 @@ class GroupCoordinator:
         return await synced
 
     def heartbeat(self, name: str, member: MemberIdentity) -> None:
+        self._permissions.require("consume", "group", name)
         self._check_open()
         group = self._groups.get(name)
         if group is None:
@@ -149,6 +155,7 @@ class GroupCoordinator:
 
     def leave(self, name: str, members: Sequence[tuple[str, str | None]]) -> list[TailraceError | None]:
         """Remove members, given by member id and instance id, or by instance id alone. Return an error or `None` for each."""
+        self._permissions.require("consume", "group", name)
         self._check_open()
         outcomes: list[TailraceError | None] = []
         for member_id, instance_id in members:
@@ -183,8 +190,9 @@ class GroupCoordinator:
     ) -> Sequence[TailraceError | None]:
         """Commit what can be committed, and return an error or `None` for each offset. Members may move offsets back.
 
-        Raises, with nothing committed, if the member may not commit for the group.
+        Raises, with nothing committed, if the member may not commit for the group. Needs `consume` on the group and the topics.
         """
+        self._permissions.require("consume", "group", name)
         self.check_commit(name, member)
         return await self._offsets.commit_each(name, commits, reset=True, check=lambda: self.check_commit(name, member))
 
@@ -194,17 +202,24 @@ class GroupCoordinator:
         return group is not None and any(each.member_id == member_id and each.classic is None for each in group.members)
 
     def check_fetch(self, name: str, member: MemberIdentity) -> None:
-        """Raise unless who fetches offsets is a member with its epoch, if the group is one of the consumer protocol."""
+        """Raise unless who fetches offsets may describe the group, and is a member with its epoch, if the group is one of the
+        consumer protocol."""
+        self._permissions.require("describe", "group", name)
         group = self._groups.get_consumer(name)
         if group is not None:
             group.check_epoch(member)
 
     def describe(self, name: str) -> GroupDescription:
+        self._permissions.require("describe", "group", name)
         self._check_open()
         group = self._groups.find(name)
         if isinstance(group, ConsumerGroup):
             return _describe_consumer_group(group)
         return GroupDescription(name, "Empty", "", "", 0, NO_MEMBER, ()) if group is None else describe(group)
+
+    def visible(self) -> list[GroupListing]:
+        """List the groups that the principal of the request may describe, by name."""
+        return [listing for listing in self.all() if self._permissions.may("describe", "group", listing.name)]
 
     def all(self) -> list[GroupListing]:
         """List all groups by name. Those that only commit offsets are empty and have no protocol type."""

@@ -31,6 +31,7 @@ from tailrace.model.group import CommittedOffset, Lag, OffsetCommit
 from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_group_name, is_pattern_topic
+from tailrace.model.security import Operation
 from tailrace.store.contract import Store, scan_keys
 
 _VALUE = Struct(">qiQ")
@@ -71,6 +72,10 @@ class GroupOffsets:
     def groups(self) -> Sequence[str]:
         return list(self._names)
 
+    def require_topic(self, operation: Operation, topic: str) -> None:
+        """Raise `TopicForbiddenError` unless the principal of the request may do this to the topic."""
+        self._topics.require(operation, topic)
+
     def names_of(self, topic: str) -> tuple[str, ...]:
         """Return all names by which members may subscribe to the topic."""
         known = self._topics.readable(topic).topic
@@ -94,7 +99,8 @@ class GroupOffsets:
     ) -> list[TailraceError | None]:
         """Commit what can be committed, and return an error or `None` for each offset.
 
-        Any offset is accepted, as in Kafka: also one beyond the end, or below 0, which clients take for none.
+        Any offset is accepted, as in Kafka: also one beyond the end, or below 0, which clients take for none. Each needs
+        `consume` on its topic.
         """
         check_group_name(group, self._limits)
         await self.register_patterns(commits)
@@ -102,6 +108,7 @@ class GroupOffsets:
         refusals: list[TailraceError | None] = []
         for commit in commits:
             try:
+                self._topics.require("consume", commit.topic)
                 targets.append(self._checked(commit, any_offset=True))
             except TailraceError as error:
                 refusals.append(error)
@@ -111,7 +118,8 @@ class GroupOffsets:
         return refusals
 
     def committed(self, group: str, topic: str, partition: int) -> CommittedOffset | None:
-        """Return what the group has committed, or `None`."""
+        """Return what the group has committed, or `None`. Needs `describe` on the topic."""
+        self._topics.require("describe", topic)
         live = self._topics.readable(topic)
         at = live.partition(partition)
         # The name of an unknown group may be too long for a key.
@@ -119,11 +127,13 @@ class GroupOffsets:
         return None if value is None else _decode(live, partition, value)
 
     def committed_by(self, group: str) -> list[CommittedOffset]:
-        """Return all offsets of a group, by topic and partition."""
+        """Return all offsets of a group, by topic and partition, in topics that the principal of the request may describe."""
         found: list[CommittedOffset] = []
         if group not in self._names:
             return found
         for live in self._topics.all_readable():
+            if not self._topics.may("describe", live.topic.name):
+                continue
             prefix = keys.offsets_of_group(live.topic.id, group)
             for key, value in self._store.range(prefix):
                 found.append(_decode(live, keys.read_offset_key(key)[0].number, value))
@@ -208,6 +218,7 @@ class GroupOffsets:
 
     def check(self, commit: OffsetCommit) -> PartitionId:
         """Return the partition of a Kafka client's commit. Raises if it can't be committed; any offset is accepted."""
+        self._topics.require("consume", commit.topic)
         return self._checked(commit, any_offset=True).partition
 
     def write(self, draft: Draft, group: str, partition: PartitionId, commit: OffsetCommit) -> None:

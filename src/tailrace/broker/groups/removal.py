@@ -7,6 +7,7 @@ from tailrace.broker.groups.consumer_group import ConsumerGroup
 from tailrace.broker.groups.members import subscribed_topics
 from tailrace.broker.groups.offsets import GroupOffsets
 from tailrace.broker.groups.registry import AnyGroup, GroupNames, GroupRegistry
+from tailrace.broker.security.permissions import Permissions
 from tailrace.broker.settings import BrokerSettings
 from tailrace.model.clock import Clock
 from tailrace.model.errors import GroupNotEmptyError, GroupSubscribedError, UnknownGroupError
@@ -18,8 +19,15 @@ _log = logging.getLogger(__name__)
 
 class GroupRemoval:
     def __init__(
-        self, groups: GroupRegistry, offsets: GroupOffsets, names: GroupNames, clock: Clock, settings: BrokerSettings
+        self,
+        groups: GroupRegistry,
+        offsets: GroupOffsets,
+        names: GroupNames,
+        permissions: Permissions,
+        clock: Clock,
+        settings: BrokerSettings,
     ) -> None:
+        self._permissions = permissions
         self._groups = groups
         self._offsets = offsets
         self._names = names
@@ -29,7 +37,12 @@ class GroupRemoval:
         """Groups that were removed because they were idle."""
 
     async def delete_offsets(self, name: str, topic: str, partitions: Sequence[int]) -> None:
-        """Delete the group's offsets in these partitions. Raises while a member reads the topic."""
+        """Delete the group's offsets in these partitions. Raises while a member reads the topic.
+
+        Needs `drop` on the group and `consume` on the topic, as in Kafka.
+        """
+        self._permissions.require("drop", "group", name)
+        self._offsets.require_topic("consume", topic)
 
         def check() -> None:
             group = self._groups.get(name)
@@ -41,7 +54,8 @@ class GroupRemoval:
         await self._offsets.delete_offsets(name, topic, partitions, check=check)
 
     async def delete(self, name: str) -> None:
-        """Delete a group without members, and its offsets."""
+        """Delete a group without members, and its offsets. Needs `drop` on the group."""
+        self._permissions.require("drop", "group", name)
         self._groups.find(name)
         await self._delete(name, lambda: None)
 

@@ -33,7 +33,7 @@ class SubscribedTopics:
 
     @property
     def version(self) -> int:
-        """Changes whenever a topic is made, changed or deleted."""
+        """Changes whenever a topic is made, changed or deleted, and when somebody's rights may have changed."""
         return self._topics.version
 
     def find(self, name: str) -> LiveTopic | None:
@@ -47,13 +47,28 @@ class SubscribedTopics:
             return self._topics.readable_by_uuid(uuid)
         return None
 
+    def require(self, names: Iterable[str]) -> None:
+        """Raise `TopicForbiddenError` unless the principal of the request may describe the topics that it subscribes to."""
+        if self._topics.permissions.is_on:
+            for name in names:
+                self._topics.require("describe", name)
+
     def check_pattern(self, pattern: str) -> None:
         """Raise `InvalidRegularExpressionError` if the expression is too large for a subscription."""
         self._expressions.check(pattern)
 
     async def match(self, patterns: Iterable[str]) -> PatternMatches:
-        """Return the topics that match each pattern. Raises `InvalidRegularExpressionError`."""
-        wanted = frozenset(patterns)
+        """Return the topics that match each pattern, and that the principal of the request may describe.
+
+        Raises `InvalidRegularExpressionError`.
+        """
+        matches = await self._match(frozenset(patterns))
+        if not self._topics.permissions.is_on:
+            return matches
+        visible = frozenset(live.topic.uuid for live in self._topics.visible())
+        return {pattern: topics & visible for pattern, topics in matches.items()}
+
+    async def _match(self, wanted: frozenset[str]) -> PatternMatches:
         if (known := self._known(wanted)) is not None:
             return known
         async with self._turn:

@@ -32,6 +32,7 @@ from tailrace.model.errors import InvalidRequestError, LimitExceededError, Pipel
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_pipeline_name
 from tailrace.model.pipeline import NO_MARK, ROUTER, Latency, Lease, MarkMove, PipelineReport, PipelineStatus, StagedPublish
+from tailrace.model.security import Operation
 from tailrace.store.contract import Staging, Store
 from tailrace.wire.staged_chunks import decode_staged_chunks
 
@@ -68,6 +69,23 @@ class Pipelines:
     async def close(self) -> None:
         await self._writes.close()
 
+    def require(self, name: str, operation: Operation = "consume") -> None:
+        """Raise `ForbiddenError` unless the principal of the request may run a pipeline.
+
+        The marks of a pipeline are to it what offsets are to a group, so the grants on the group of its name count. The router
+        acts for the owners of all routes, and needs `cluster_action`.
+        """
+        permissions = self._context.permissions
+        if name == ROUTER:
+            permissions.require("cluster_action", "cluster")
+        else:
+            permissions.require(operation, "group", name)
+
+    def may_describe(self, name: str) -> bool:
+        """Return whether the principal of the request may see the status and the marks of a pipeline."""
+        permissions = self._context.permissions
+        return permissions.may("describe", "cluster") if name == ROUTER else permissions.may("describe", "group", name)
+
     def __iter__(self) -> Iterator[PipelineStatus]:
         now = self._clock.monotonic()
         for name, pipeline in sorted(self._known.items()):
@@ -90,6 +108,7 @@ class Pipelines:
 
     async def lease(self, name: str, owner: str, *, take_over: bool = False) -> Lease:
         """Take the lease of the pipeline. Fails while another owner has it, unless it is taken over."""
+        self.require(name)
         pipeline = self._get_or_make(name)
         if self._is_running(pipeline) and not take_over and pipeline.stored.owner != owner:
             raise PipelineFencedError(
@@ -105,6 +124,7 @@ class Pipelines:
 
     async def set_latency(self, name: str, latency: Latency) -> None:
         """Set how the router is to route, for one that runs and for later ones."""
+        self._context.permissions.require("alter", "cluster")
         if name != ROUTER:
             raise InvalidRequestError(f"pipeline {name!r} has no latency; set that of the pipeline {ROUTER!r}")
         pipeline = self._get_or_make(name)
@@ -113,10 +133,12 @@ class Pipelines:
 
     async def release(self, name: str, epoch: int) -> None:
         """Release the lease, so that the next owner need not wait."""
+        self.require(name)
         self._holder(name, epoch).seen_at = None
 
     async def pin(self, name: str, epoch: int, starts: Mapping[str, int]) -> dict[str, int]:
         """Set the start of each source that has no mark yet. Return all marks."""
+        self.require(name)
         return await self._set_marks(name, epoch, starts, lambda at, _: at == NO_MARK)
 
     async def skip(self, name: str, epoch: int, starts: Mapping[str, int], deleted: Iterable[str]) -> dict[str, int]:
@@ -128,7 +150,21 @@ class Pipelines:
         self._holder(name, epoch)
 
     async def stage(self, name: str, stage: str, part: int, body: bytes) -> None:
-        """Keep the chunks of a task until they are published."""
+        """Keep the chunks of a task until they are published. Whoever stages them needs `publish` on their topics."""
+        self.require(name)
+        if self._context.permissions.is_on and name != ROUTER:
+            self._require_publish(body)
+        await self.stage_captured(stage, part, body)
+
+    def _require_publish(self, body: bytes) -> None:
+        # By their ids, because it is by these that topics are found when the chunks are published.
+        names = {staged.topic_id: staged.topic for chunk in decode_staged_chunks(body) for staged in chunk.batches}
+        for topic_id, name in names.items():
+            live = self._context.topics.by_id(topic_id)
+            self._context.topics.require("publish", name if live is None else live.topic.name)
+
+    async def stage_captured(self, stage: str, part: int, body: bytes) -> None:
+        """Keep the chunks of a capture, which are for topics of changes. Permissions are not checked."""
         for chunk in decode_staged_chunks(body):
             for staged in chunk.batches:
                 if not is_unwanted(self._context, staged):
@@ -137,6 +173,7 @@ class Pipelines:
 
     async def publish(self, name: str, epoch: int, stages: Sequence[Stage]) -> StagedPublish:
         """Publish the stages in their order, each chunk with its moves of marks, in as few frames as possible."""
+        self.require(name)
         pipeline = self._holder(name, epoch)
         self._mark_seen(pipeline)
         chunks = staged_chunks(self._threads, self._staging, stages, self._context.checks)
@@ -159,6 +196,7 @@ class Pipelines:
 
     async def write(self, name: str, stages: Sequence[Stage], move: MarkMove, wait_seconds: float) -> StagedPublish | None:
         """Publish what a writer without a lease has staged. See `StagedWrites.write`."""
+        self.require(name)
         if name in self._known:
             raise InvalidRequestError(f"{name!r} is a pipeline with a lease; only its owner can publish, with its epoch")
         check_pipeline_name(name, self._limits)
@@ -170,6 +208,7 @@ class Pipelines:
 
     def report(self, name: str, epoch: int, report: PipelineReport) -> Latency:
         """Take the report of the owner as a heartbeat. Return the latency that is set."""
+        self.require(name)
         pipeline = self._holder(name, epoch)
         pipeline.report = report
         self._mark_seen(pipeline)

@@ -9,6 +9,7 @@ from struct import Struct
 from tailrace.broker import keys
 from tailrace.broker.commits import Change, Committer, Draft, StillInFlight
 from tailrace.broker.producers.idle_states import IdleStates
+from tailrace.broker.security.permissions import Permissions
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import (
@@ -38,9 +39,10 @@ _EPOCH_BYTES = 2
 class Producers:
     """Allocates producer ids, and remembers the last batches of each producer."""
 
-    def __init__(self, store: Store, committer: Committer, clock: Clock, limits: Limits) -> None:
+    def __init__(self, store: Store, committer: Committer, permissions: Permissions, clock: Clock, limits: Limits) -> None:
         self._store = store
         self._committer = committer
+        self._permissions = permissions
         self._clock = clock
         self._next_id = ProducerId(0)
         self.duplicates = 0
@@ -59,7 +61,11 @@ class Producers:
         self._next_id = _read_id(self._store.get(keys.NEXT_PRODUCER_ID))
 
     async def allocate(self) -> ProducerId:
-        """Return a new producer id."""
+        """Return a new producer id.
+
+        As in Kafka, that needs `publish` on any topic, or `idempotent_write` on the cluster.
+        """
+        self._permissions.require_publish_somewhere()
         producer_id = ProducerId(0)
 
         def decide() -> Changes:

@@ -96,6 +96,8 @@ class Appender:
         """Check the batch if that is fast. A returned `ReadBatch` has to be checked in a thread, or waits for its turn."""
         context = self._context
         try:
+            if context.permissions.is_on:
+                context.topics.require("publish", raw.topic)
             live = context.topics.find(raw.topic) or raise_unknown_topic(context.topics, raw.topic)
             read = read_batch_for(live, raw.partition, raw.batch, context.limits)
             if self._turns and read.partition in self._turns:

@@ -57,6 +57,7 @@ class PublishContext:
     ) -> None:
         self.store = store
         self.topics = topics
+        self.permissions = topics.permissions
         self.producers = producers
         self.dedup = dedup
         self.transactional_appends = transactional_appends

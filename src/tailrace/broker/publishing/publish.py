@@ -98,10 +98,12 @@ class Publisher:
     async def publish(self, messages: Sequence[Message], *, by_server: bool = False) -> list[Published]:
         """Publish the messages and return where each is stored, in their order. If one is rejected, none is stored.
 
-        Only with `by_server` may messages go to topics with reserved_topic_error names.
+        Only with `by_server` may messages go to topics with reserved_topic_error names, whoever the principal is.
         """
         if not messages:
             return []
+        if self._context.permissions.is_on and not by_server:
+            self._require_publish(messages)
         return await self._submit(self.propose(messages, by_server=by_server))
 
     async def publish_once(self, numbered: NumberedPublish, messages: Sequence[Message]) -> list[Published]:
@@ -112,13 +114,18 @@ class Publisher:
         self._publishers.check(numbered)
         if not messages:
             return []
+        if self._context.permissions.is_on:
+            self._require_publish(messages)
         once = PublishOnce(self._publishers, numbered)
         return await self._submit(self.propose(messages, once=once))
 
     def propose(
         self, messages: Sequence[Message], *, by_server: bool = False, once: PublishOnce | None = None
     ) -> "PublishMessages":
-        """Check the messages and return the proposal that publishes them. Call its `prepare` before you submit it."""
+        """Check the messages and return the proposal that publishes them. Call its `prepare` before you submit it.
+
+        Permissions are not checked.
+        """
         limits = self._context.limits
         if len(messages) > limits.publish_records:
             raise LimitExceededError(
@@ -127,6 +134,10 @@ class Publisher:
         now = self._context.clock.now_ms()
         prepared = [self._prepare(message, now, by_server) for message in messages]
         return PublishMessages(self._context, self._snowflakes, self._payloads, self._references, _route(prepared), once)
+
+    def _require_publish(self, messages: Sequence[Message]) -> None:
+        for topic in {message.topic for message in messages}:
+            self._context.topics.require("publish", topic)
 
     async def _submit(self, publish: "PublishMessages") -> list[Published]:
         await publish.prepare()

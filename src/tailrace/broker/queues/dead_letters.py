@@ -47,7 +47,7 @@ class DeadLetterTopics:
         """Create the dead-letter topic of a topic unless it exists. Raises if it takes no letters now."""
         name = dead_letter_topic(topic, self._context.limits)
         if self._context.topics.find(name) is None:
-            await self._context.topics.create(name)
+            await self._context.topics.create(name, by_server=True)
         self._context.topics.get(name).check_takes_records()
 
     def has_source(self, partition: PartitionId) -> bool:

@@ -18,6 +18,7 @@ from tailrace.broker.queues.share import READ_AHEAD_RECORDS, Share
 from tailrace.broker.queues.state import OpenRecord, OpenRecordCounter, ShareState
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
+from tailrace.broker.security.principals import current_principal
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.errors import (
     LostPayloadError,
@@ -232,21 +233,24 @@ class Receiver:
         """Topics with new records that waiting consumers were not told of yet."""
         self._is_closed = False
         self.waiters = 0
+        topics.permissions.observers.append(self._wake_all)
 
     def close(self) -> None:
         self._is_closed = True
-        for queue in self._registry:
-            queue.wake_all()
+        self._wake_all()
 
     async def receive(self, request: ReceiveRequest, answer: ReadAnswer) -> list[Delivery]:
         """Return records for one consumer as soon as there are any, or none when the request's wait is over."""
-        topics = MatchingTopics(parse_pattern(request.pattern, self._limits), self._topics)
+        topics = MatchingTopics(parse_pattern(request.pattern, self._limits), self._topics, current_principal())
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.wait_ms / 1000
         is_repeated = request.is_repeated
         while True:
             if self._is_closed:
                 raise StoreClosedError("the server is stopping; receive again after the restart")
+            # Again after each wait: rights may have been revoked.
+            self._topics.permissions.require("consume", "queue", request.group)
+            topics.require()
             queue = await self._registry.queue_for(request)
             if is_repeated:
                 is_repeated = False
@@ -269,6 +273,10 @@ class Receiver:
         if not self._appended:
             asyncio.get_running_loop().call_soon(self._wake)
         self._appended.add(partition.topic_id)
+
+    def _wake_all(self) -> None:
+        for queue in self._registry:
+            queue.wake_all()
 
     def _wake(self) -> None:
         topics, self._appended = self._appended, set()

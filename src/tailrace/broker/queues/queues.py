@@ -56,6 +56,7 @@ class Queues:
         self._store = store
         self._committer = committer
         self._topics = topics
+        self._permissions = topics.permissions
         self._clock = clock
         self._limits = limits
         self._open = OpenRecordCounter()
@@ -114,6 +115,7 @@ class Queues:
 
     async def acknowledge(self, group: str, receipts: Sequence[str]) -> SettleResult:
         """Mark these records as done. Returns when that is durable."""
+        self._permissions.require("consume", "queue", group)
 
         def acknowledge(queue: Queue, share: Share, record: OpenRecord) -> "asyncio.Future[None]":
             record.state = RecordState.ACKNOWLEDGED
@@ -129,6 +131,7 @@ class Queues:
 
         `unseen` says that nobody has tried to process them: then the delivery does not count.
         """
+        self._permissions.require("consume", "queue", group)
         _check_time("delay_ms", delay_ms, 0, self._limits)
 
         def release(queue: Queue, share: Share, record: OpenRecord) -> "asyncio.Future[None] | None":
@@ -146,6 +149,7 @@ class Queues:
 
     async def extend(self, group: str, receipts: Sequence[str], visibility_ms: int) -> SettleResult:
         """Keep these records acquired for this long from now on. Not stored: after a restart they are delivered again."""
+        self._permissions.require("consume", "queue", group)
         _check_time("visibility_ms", visibility_ms, 1, self._limits)
 
         def extend(queue: Queue, share: Share, record: OpenRecord) -> None:
@@ -156,6 +160,7 @@ class Queues:
 
     async def delete(self, group: str) -> None:
         """Delete the queue and its progress."""
+        self._permissions.require("drop", "queue", group)
         await self._registry.delete(group)
 
     def forget_partition(self, partition: PartitionId) -> None:
@@ -163,9 +168,12 @@ class Queues:
         self._registry.forget_partition(partition)
 
     def all(self) -> list[QueueStatus]:
-        return [self.describe(queue.name) for queue in sorted(self._registry, key=lambda queue: queue.name)]
+        """Return the queues that the principal of the request may describe, by name."""
+        names = sorted(queue.name for queue in self._registry if self._permissions.may("describe", "queue", queue.name))
+        return [_queue_status(self._registry.get(name), self._store, self._topics) for name in names]
 
     def describe(self, group: str) -> QueueStatus:
+        self._permissions.require("describe", "queue", group)
         return _queue_status(self._registry.get(group), self._store, self._topics)
 
     def arrived(self, partition: PartitionId) -> None:

@@ -50,11 +50,15 @@ class Redrives:
         self.put_back = 0
 
     def letters_of(self, topic: str) -> LiveTopic:
-        """Return the topic that holds the dead letters of this one."""
-        live = self._context.topics.get(topic)
+        """Return the topic that holds the dead letters of this one. Needs `consume` on them, and `publish` on the topic."""
+        topics = self._context.topics
+        topics.require("publish", topic)
+        live = topics.get(topic)
+        letters = dead_letter_topic(live.topic.name, self._context.limits)
+        topics.require("consume", letters)
         if live.is_reserved:
             raise reserved_topic_error(live.topic.name)
-        return self._context.topics.get(dead_letter_topic(live.topic.name, self._context.limits))
+        return topics.get(letters)
 
     def first_left(self, letters: LiveTopic) -> list[Offset]:
         """Return, for each partition of a dead-letter topic, the offset of the first letter that was not put back."""

@@ -16,6 +16,7 @@ from tailrace.broker.queues.dead_letters import is_dead_letter_topic
 from tailrace.broker.queues.share import Share
 from tailrace.broker.queues.state import OpenRecordCounter, ShareState, decode_state
 from tailrace.broker.topics.matching import TopicMatcher
+from tailrace.broker.topics.registry import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
@@ -25,6 +26,7 @@ from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.names import TopicPattern
 from tailrace.model.queue import DEAD_LETTERS, DEFAULT_MAX_DELIVERIES, ReceiveRequest
+from tailrace.model.security import Principal
 from tailrace.model.topic import Topic
 from tailrace.store.contract import Store, scan_keys
 
@@ -43,21 +45,33 @@ class MatchingTopics:
     Wildcards do not match dead-letter topics: a consumer of `orders.>` does not want back what it could not process.
     """
 
-    def __init__(self, pattern: TopicPattern, topics: Topics) -> None:
+    def __init__(self, pattern: TopicPattern, topics: Topics, consumer: Principal) -> None:
+        """Wildcards match only topics that the consumer may consume."""
         includes_dead_letters = pattern.is_literal or pattern.text.rpartition(".")[2] == DEAD_LETTERS
         self._pattern = pattern
         self._topics = topics
+        self._consumer = consumer
         self._matcher = TopicMatcher(pattern, topics, None if includes_dead_letters else is_dead_letter_topic)
 
     def includes(self, topic_id: TopicId) -> bool:
         live = self._topics.by_id(topic_id)
-        return live is not None and self._matcher.matches(live.topic)
+        return live is not None and self._matcher.matches(live.topic) and self._is_allowed(live)
 
     def partitions(self) -> list[PartitionId]:
         if self._pattern.is_literal:
             live = self._topics.find(self._pattern.text)
-            return [] if live is None else list(live.partitions)
-        return [partition for live in self._topics if self._matcher.matches(live.topic) for partition in live.partitions]
+            return [] if live is None or not self._is_allowed(live) else list(live.partitions)
+        matching = (live for live in self._topics if self._matcher.matches(live.topic) and self._is_allowed(live))
+        return [partition for live in matching for partition in live.partitions]
+
+    def require(self) -> None:
+        """Raise `TopicForbiddenError` if the pattern is a name, and its consumer may not consume the topic."""
+        if self._pattern.is_literal and not self._topics.allows(self._consumer, "consume", self._pattern.text):
+            raise self._topics.permissions.refusal(self._consumer, "consume", "topic", self._pattern.text)
+
+    def _is_allowed(self, live: LiveTopic) -> bool:
+        permissions = self._topics.permissions
+        return not permissions.is_on or permissions.allows(self._consumer, "consume", "topic", live.topic.name)
 
 
 class WaitingConsumer:

@@ -16,6 +16,7 @@ from tailrace.broker.isolation import committed_batches
 from tailrace.broker.read_threads import ReadThreads
 from tailrace.broker.reading.answers import AnswerMemory, ReadAnswer
 from tailrace.broker.reading.fetch import Fetcher
+from tailrace.broker.security.principals import current_principal
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.broker.topics.topics import Topics
 from tailrace.model.commit import Buffer
@@ -25,6 +26,7 @@ from tailrace.model.fetch import CommittedBatches, CorruptBatch, PartitionBatche
 from tailrace.model.ids import Cursor, Offset
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.model.record import Record
+from tailrace.model.security import SERVER, Principal
 from tailrace.wire.batch import BatchHeader, read_header
 from tailrace.wire.records import DecodedPart, decode_part, decoded_bound
 
@@ -58,12 +60,14 @@ class CommittedReader:
     ) -> dict[int, CommittedBatches]:
         """Return batches by partition, from the one that holds the offset on. Each partition gets an equal share of the bytes.
 
-        With a UUID the topic must still be that one, and not a new one of the same name.
+        With a UUID the topic must still be that one, and not a new one of the same name. The principal of the request needs
+        `consume` on it.
         """
+        self._topics.require("consume", topic)
         live = self._topics.get(topic, topic_uuid)
         budget = min(self._limits.fetch_bytes, _READ_BYTES if max_bytes is None else max_bytes)
         with self.answers.held(answer) as held:
-            fetched = await self._fetch(topic, starts, budget, max_wait_ms, held, _stored_bytes)
+            fetched = await self._fetch(topic, starts, budget, max_wait_ms, held, _stored_bytes, current_principal())
             held.keep(_stored_bytes(fetched))
             held.trim()
         found = {start.partition: _committed(each, start.offset) for start, each in zip(starts, fetched, strict=True)}
@@ -106,10 +110,12 @@ class CommittedReader:
         max_records: int,
         max_bytes: int | None = None,
         max_wait_ms: int = 0,
+        reader: Principal = SERVER,
     ) -> dict[int, PartitionRecords]:
         """Return decoded records by partition: up to `max_records` of each, which gets an equal share of the bytes.
 
-        A batch that can't be decoded is an error if no partition has records before it.
+        A batch that can't be decoded is an error if no partition has records before it. The reader needs `consume` on the
+        topic, also as long as it waits; the server may read all.
         """
         limits = self._limits
         if not 0 < max_records <= limits.read_records:
@@ -125,7 +131,7 @@ class CommittedReader:
         read: dict[int, PartitionRecords] = {}
         corrupt: UnreadableBatchError | None = None
         with self.answers.held(answer) as held:
-            fetched = await self._fetch(topic, starts, budget, max_wait_ms, held, room_for)
+            fetched = await self._fetch(topic, starts, budget, max_wait_ms, held, room_for, reader)
             for (number, offset), each in zip(starts, fetched, strict=True):
                 try:
                     read[number] = await self._decoded(live, each, offset, max_records, held)
@@ -145,11 +151,12 @@ class CommittedReader:
         max_wait_ms: int,
         answer: ReadAnswer,
         room_for: Callable[[Sequence[PartitionBatches]], int],
+        reader: Principal,
     ) -> list[PartitionBatches]:
         share = max_bytes // len(starts)
         wanted = [PartitionFetch(topic, number, offset, share) for number, offset in starts]
         while True:
-            fetched = await self._fetcher.fetch_committed(wanted, max_bytes, max_wait_ms)
+            fetched = await self._fetcher.fetch_committed(wanted, max_bytes, max_wait_ms, reader)
             room = room_for(fetched)
             if not room or answer.try_reserve(room):
                 return fetched

@@ -17,6 +17,7 @@ from tailrace.broker.isolation import StableOffsets
 from tailrace.broker.read_threads import ReadThreads
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.committed_reader import CommittedReader
+from tailrace.broker.security.principals import current_principal
 from tailrace.broker.topics.patterns import PatternTopic
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.broker.topics.topics import Topics
@@ -59,6 +60,7 @@ class Consumers:
     ) -> None:
         """`resolve_in_pattern` resolves a start in a pattern that is read as a topic."""
         self._resolve_in_pattern = resolve_in_pattern
+        self._permissions = topics.permissions
         self._topics = topics
         self._positions = positions
         self._offsets = offsets
@@ -70,8 +72,10 @@ class Consumers:
     async def consume(self, request: ConsumeRequest, answer: ReadAnswer | None = None) -> Consumed:
         """Return committed records in the order of their cursors, up to `limit`. Waits for the first one if there is none yet.
 
-        The records reserve memory from `answer`, which is closed when they are sent.
+        The records reserve memory from `answer`, which is closed when they are sent. Needs `consume` on the topic, and on the
+        group if there is one.
         """
+        self._require(request.topic, request.group)
         live = self._topics.get(request.topic, request.topic_uuid)
         starts = await self._starts(live, request)
         now = asyncio.get_running_loop().time
@@ -85,6 +89,7 @@ class Consumers:
                 topic_uuid=live.topic.uuid,
                 max_records=request.limit,
                 max_wait_ms=wait_ms,
+                reader=current_principal(),
             )
             found = _merge(live, sorted(read.items()), request.limit)
             if found.records or all(start.offset == read[start.partition].next_offset for start in starts):
@@ -98,6 +103,7 @@ class Consumers:
 
         Rejects offsets beyond the end, offsets before the committed one, and members that may not commit for the group.
         """
+        self._require(request.topic, request.group)
         live = self._topics.get(request.topic, request.topic_uuid)
         bounds = self._positions.bounds(request.topic, request.partition)
         if not 0 <= request.upto_offset < bounds.end:
@@ -122,6 +128,7 @@ class Consumers:
         Where the group has committed nothing, the start is committed first, even if it is an offset; without a start that is an
         error. The returned offsets are not checked against retention.
         """
+        self._require(topic, group)
         live = self._topics.get(topic)
         check_group_name(group, self._limits)
         numbers = [live.partition(number).number for number in partitions]
@@ -133,10 +140,14 @@ class Consumers:
 
     async def commit(self, group: str, commits: Sequence[OffsetCommit], member: MemberIdentity) -> None:
         """Commit these offsets for the group, in all partitions or in none. Never backwards."""
+        self._permissions.require("consume", "group", group)
+        for topic in {commit.topic for commit in commits}:
+            self._topics.require("consume", topic)
         await self._offsets.commit(group, commits, check=lambda: self._groups.check_commit(group, member))
 
     async def reset(self, group: str, topic: str, partition: int | None, start: StartAt) -> Sequence[PartitionOffset]:
         """Set the offsets of a group without members, forwards or backwards, in one partition or in all."""
+        self._require(topic, group)
         live = self._topics.readable(topic)
         numbers = _partition_numbers(live, partition)
         _check_one_partition(live, numbers, start)
@@ -149,6 +160,13 @@ class Consumers:
             commits.append(OffsetCommit(live.topic.name, number, offset, topic_uuid=live.topic.uuid))
         await self._offsets.commit(group, commits, reset=True, check=lambda: self._groups.check_commit(group, MemberIdentity()))
         return [PartitionOffset(commit.partition, commit.offset) for commit in commits]
+
+    def _require(self, topic: str, group: str | None) -> None:
+        """Check the rights of a consumer, before anything is looked up."""
+        if self._permissions.is_on:
+            if group is not None:
+                self._permissions.require("consume", "group", group)
+            self._topics.require("consume", topic)
 
     async def _starts(self, live: LiveTopic, request: ConsumeRequest) -> list[PartitionOffset]:
         if request.group is not None:
@@ -233,7 +251,10 @@ class TimedOffset(NamedTuple):
 
 
 class Positions:
-    """Resolves a start (earliest, latest, an offset or a time) to the offset that it means now."""
+    """Resolves a start (earliest, latest, an offset or a time) to the offset that it means now.
+
+    To look one up needs `describe` on the topic. `bounds` and `size` are not checked: who shows them asks `topics.require`.
+    """
 
     def __init__(self, store: Store, threads: ReadThreads, topics: Topics, stable: StableOffsets, limits: Limits) -> None:
         self._store = store
@@ -249,6 +270,7 @@ class Positions:
 
         For readers of committed records the end is the last stable offset.
         """
+        self._topics.require("describe", topic)
         target = self._topics.get(topic).partition(partition)
         bounds = self._store.bounds(target)
         if start is StartEdge.EARLIEST:
@@ -271,6 +293,7 @@ class Positions:
         self, topic: str, partition: int, timestamp_ms: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> TimedOffset | None:
         """Return the first record with this timestamp or a later one among those that are visible at this isolation level."""
+        self._topics.require("describe", topic)
         target = self._topics.get(topic).partition(partition)
         found = await self._first_at(target, timestamp_ms)
         if found is not None and isolation and found.offset >= self._stable.of(target, self._store.bounds(target)):
@@ -279,6 +302,7 @@ class Positions:
 
     async def newest(self, topic: str, partition: int) -> TimedOffset | None:
         """Return the first record with the highest timestamp of the partition."""
+        self._topics.require("describe", topic)
         target = self._topics.get(topic).partition(partition)
         return await self._threads.run(self._look_up_newest, target)
 

@@ -14,6 +14,7 @@ from tailrace.broker.isolation import AbortedTransactions, StableOffsets
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.reader import ReadAt, Reader
 from tailrace.broker.reading.unchecked import UncheckedBatches
+from tailrace.broker.security.principals import current_principal
 from tailrace.broker.topics.patterns import PatternTopic
 from tailrace.broker.topics.registry import LiveTopic
 from tailrace.broker.topics.topics import Topics
@@ -22,6 +23,7 @@ from tailrace.model.errors import InvalidRequestError, OverloadedError, StoreClo
 from tailrace.model.fetch import NO_BOUNDS, Isolation, PartitionBatches, PartitionFetch
 from tailrace.model.ids import Offset, PartitionId
 from tailrace.model.limits import MIB, Limits
+from tailrace.model.security import SERVER, Principal
 from tailrace.store.contract import Store
 from tailrace.wire.batch import read_header
 
@@ -47,6 +49,7 @@ class Fetcher:
         self._store = store
         self._reader = reader
         self._topics = topics
+        self._permissions = topics.permissions
         self._stable = stable
         self._aborted = aborted
         self._waiting = waiting
@@ -71,11 +74,13 @@ class Fetcher:
         `max_bytes`, and return nothing if their next batch is larger than their own limit, as in Kafka.
 
         `answer` reserves memory for batches that were read from disk or expanded; those that readers share in memory need none.
-        Raises `OverloadedError` if no memory is available in time.
+        Raises `OverloadedError` if no memory is available in time. The principal of the request needs `consume` on the topics,
+        also as long as it waits.
         """
-        targets = [self._target(request) for request in wanted]
+        reader = current_principal()
+        targets = [self._target(request, reader) for request in wanted]
         while True:
-            answers = await self._fetch(targets, min_bytes, max_bytes, max_wait_ms, isolation, oversize_alone=True)
+            answers = await self._fetch(targets, min_bytes, max_bytes, max_wait_ms, isolation, reader, oversize_alone=True)
             own_bytes = 0 if answer is None else self._own_bytes(targets, answers)
             if answer is None or not own_bytes:
                 break
@@ -94,11 +99,14 @@ class Fetcher:
         return answers
 
     async def fetch_committed(
-        self, wanted: Sequence[PartitionFetch], max_bytes: int, max_wait_ms: int
+        self, wanted: Sequence[PartitionFetch], max_bytes: int, max_wait_ms: int, reader: Principal = SERVER
     ) -> list[PartitionBatches]:
-        """Return the batches that a reader of committed records has to filter. They are not counted as bytes out."""
-        targets = [self._target(request) for request in wanted]
-        return await self._fetch(targets, 1, max_bytes, max_wait_ms, Isolation.READ_COMMITTED)
+        """Return the batches that a reader of committed records has to filter. They are not counted as bytes out.
+
+        The reader needs `consume` on the topics; the server may read all.
+        """
+        targets = [self._target(request, reader) for request in wanted]
+        return await self._fetch(targets, 1, max_bytes, max_wait_ms, Isolation.READ_COMMITTED, reader)
 
     async def await_growth(self, ends: Mapping[str, Sequence[int]], max_wait_ms: int) -> None:
         """Wait until a partition of one of these topics can be read beyond its offset given here, or until the time is up."""
@@ -120,13 +128,15 @@ class Fetcher:
             and not self._reader.is_shared(target.partition, target.request.offset)
         )
 
-    def _target(self, request: PartitionFetch) -> "_Target":
+    def _target(self, request: PartitionFetch, reader: Principal) -> "_Target":
         try:
+            if self._permissions.is_on and not self._topics.allows(reader, "consume", request.topic):
+                raise self._permissions.refusal(reader, "consume", "topic", request.topic)
             live = self._topics.find(request.topic)
             if live is None:
                 pattern = self._topics.patterns.find(request.topic)
                 if pattern is not None and self.patterns is not None:
-                    return self.patterns.fetch_of(pattern, request)
+                    return self.patterns.fetch_of(pattern, request, reader)
                 live = self._topics.get(request.topic)
             return _FetchTarget(request, live, live.partition(request.partition))
         except TailraceError as error:
@@ -139,6 +149,7 @@ class Fetcher:
         max_bytes: int | None,
         max_wait_ms: int,
         isolation: Isolation,
+        reader: Principal,
         *,
         oversize_alone: bool = False,
     ) -> list[PartitionBatches]:
@@ -171,6 +182,14 @@ class Fetcher:
             else:
                 places = {*seen, *(pattern.place for pattern in patterns)} if patterns else seen
                 await self._waiting.wait(places, enough - found, deadline, isolation)
+            if self._permissions.is_on:
+                targets = [self._still_allowed(target, reader) for target in targets]
+
+    def _still_allowed(self, target: "_Target", reader: Principal) -> "_Target":
+        """Return the target, or its rejection if its reader may not consume the topic any more."""
+        if not isinstance(target, _FetchTarget) or self._topics.allows(reader, "consume", target.request.topic):
+            return target
+        return rejected(target.request, self._permissions.refusal(reader, "consume", "topic", target.request.topic))
 
     async def _read_all(self, targets: "Sequence[_Target]", terms: "_Terms") -> tuple[list[PartitionBatches], int]:
         answers = []
@@ -317,8 +336,8 @@ class PatternFetch:
 
 
 class PatternReading(Protocol):
-    def fetch_of(self, pattern: PatternTopic, request: PartitionFetch) -> PatternFetch:
-        """Return a read of the pattern. Raises `UnknownPartitionError`."""
+    def fetch_of(self, pattern: PatternTopic, request: PartitionFetch, reader: Principal) -> PatternFetch:
+        """Return a read of those topics of the pattern that the reader may consume. Raises `UnknownPartitionError`."""
 
 
 _Target = _FetchTarget | PatternFetch | PartitionBatches

@@ -124,6 +124,7 @@ class RouteIntake:
 
     async def open(self) -> None:
         """Create the topic that the query writes to."""
+        self._pipelines.require(ROUTER)
         if self._context.topics.find(DECISIONS_TOPIC) is None:
             try:
                 await self._context.topics.create_reserved(DECISIONS_TOPIC)
@@ -137,6 +138,7 @@ class RouteIntake:
 
     async def take_batch(self, batch: Buffer) -> StagedPublish:
         """Call `take` for the decisions in a record batch that was produced, small enough for the event loop."""
+        self._pipelines.require(ROUTER)
         header = check_batch(batch)
         if len(batch) > _MAX_BATCH_BYTES or header.codec:
             raise InvalidRecordsError(
@@ -271,7 +273,7 @@ class RouteIntake:
         topics = self._context.topics
         name = dead_letter_topic(live.topic.name)
         if topics.find(name) is None:
-            await topics.create(name, options=TopicOptions(max_message_bytes=MAX_LETTER_BYTES))
+            await topics.create(name, options=TopicOptions(max_message_bytes=MAX_LETTER_BYTES), by_server=True)
         dead = topics.get(name)
         most = dead.topic.settings.max_message_bytes or self._context.limits.batch_bytes
         headers = headers_of(change, route.id, route.table_name, "full")
@@ -306,7 +308,7 @@ class _RoutedChanges:
         """Return the change at this cursor; `None` if its table was dropped since."""
         if self._subscription is None or cursor < self._next:
             self.close()
-            self._subscription = self._subscriptions.subscribe(self._pattern, cursor)
+            self._subscription = self._subscriptions.subscribe(self._pattern, cursor, by_server=True)
         # A decision whose commit has failed comes again, perhaps alone.
         self._next = Cursor(cursor + 1)
         while True:

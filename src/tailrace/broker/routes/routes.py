@@ -35,7 +35,16 @@ from tailrace.model.ids import Cursor, Offset, PartitionId, RouteId, TableId, To
 from tailrace.model.limits import MIB, Limits
 from tailrace.model.names import is_reserved
 from tailrace.model.record import Record
-from tailrace.model.route import ROUTES_TOPIC, Route, RouteAction, RouteBlock, RouteRecord, RouteSnapshot, SnapshotState
+from tailrace.model.route import (
+    ROUTES_TOPIC,
+    Route,
+    RouteAction,
+    RouteBlock,
+    RouteRecord,
+    RouteSnapshot,
+    RouteState,
+    SnapshotState,
+)
 from tailrace.model.table import Table
 from tailrace.store.contract import Store
 from tailrace.wire.records import decode_batch, encode_batch
@@ -73,6 +82,8 @@ class Routes:
         self._blocks: dict[TopicId, RouteBlock] = {}
         self._dropping: set[RouteId] = set()
         self._last_id = 0
+        self.with_owner: Callable[[Route], Route] = lambda route: route
+        """Returns a new route with its owner, or raises if that may not do what the route does. Set by `RouteOwners`."""
 
     def load(self) -> None:
         """Read the topic of routes from its start."""
@@ -120,11 +131,21 @@ class Routes:
         block = self._blocks.get(route.changes)
         return block is not None and route.id in block.routes
 
-    def breakage(self, route: Route) -> str | None:
-        """Return why a route is broken and what to do; `None` if it is not."""
+    def is_stopped(self, route: Route) -> bool:
+        """Return whether the owner of the route lacks a right, so that the changes of the table wait."""
         block = self._blocks.get(route.changes)
-        if block is None or route.id not in block.routes:
+        return block is not None and route.id in block.unauthorized
+
+    def state_of(self, route: Route) -> RouteState:
+        return "broken" if self.is_broken(route) else "stopped" if self.is_stopped(route) else "active"
+
+    def breakage(self, route: Route) -> str | None:
+        """Return why a route is broken or stopped, and what to do; `None` if it is active."""
+        block = self._blocks.get(route.changes)
+        if block is None:
             return None
+        if route.id not in block.routes:
+            return _stopped(route, block) if route.id in block.unauthorized else None
         return (
             f"{', '.join(block.reasons)}, and the changes of table {route.table_name!r} wait from offset {block.offset} on. Add"
             f" the route again with the columns of now (ALTER TOPIC {route.topic_name} ADD SOURCE ...), then drop this one"
@@ -140,11 +161,7 @@ class Routes:
         broken = {route.id: reason for route in routes if (reason := breaks(route)) is not None}
         if not broken:
             return None
-        there = self._blocks.get(table.changes) or RouteBlock(
-            changes=table.changes,
-            offset=self._store.bounds(PartitionId(table.changes, 0)).end,
-            cursor=self._store.end_cursor(),
-        )
+        there = self.latest_block(table.changes) or self.block_at_end(table.changes)
         return msgspec.structs.replace(
             there,
             routes=tuple(dict.fromkeys((*there.routes, *broken))),
@@ -155,11 +172,32 @@ class Routes:
         """Note a block that was committed."""
         self._blocks[block.changes] = block
 
+    def unblocked(self, changes: TopicId) -> None:
+        """Note that the end of a block was committed."""
+        self._blocks.pop(changes, None)
+
+    @property
+    def blocked_tables(self) -> set[TopicId]:
+        """The topics of changes of the tables whose routing has stopped."""
+        return set(self._blocks)
+
+    def latest_block(self, changes: TopicId) -> RouteBlock | None:
+        """Return where routing of a table will have stopped when all that is in flight is settled."""
+        value = self._store.latest(keys.route_block_key(changes))
+        return None if value is None else msgspec.msgpack.decode(value, type=RouteBlock)
+
+    def block_at_end(self, changes: TopicId) -> RouteBlock:
+        """Return a block behind the changes that are settled now."""
+        end = self._store.bounds(PartitionId(changes, 0)).end
+        return RouteBlock(changes=changes, offset=end, cursor=self._store.end_cursor())
+
     async def add(self, route: Route, check: Callable[[], None] = lambda: None) -> Route:
         """Put a route in force, with an id and a start. A duplicate of another route is rejected, and what `check` rejects.
 
-        A route with a snapshot is added by `sql.tables`, while no change of the table is in flight.
+        A route with a snapshot is added by `sql.tables`, while no change of the table is in flight. The principal of the
+        request becomes its owner.
         """
+        route = self.with_owner(route)
         await self._make_topic()
         placed = route
         append: Append
@@ -193,6 +231,7 @@ class Routes:
 
     async def drop(self, topic_name: str, table_name: str, route_id: RouteId | None = None) -> list[Route]:
         """Drop all routes from the table to the topic, in one commit, or the one with this id. The topic may be an alias."""
+        self._topics.require("alter", topic_name)
         topic_id = self._topics.get(topic_name).topic.id
         name = table_name.lower()
 
@@ -268,7 +307,7 @@ class Routes:
         to_topic = sum(one.topic == route.topic for one in there)
         _check_count(to_topic, f"routes to topic {route.topic_name!r}", limits.routes_per_topic, "routes_per_topic")
         alike = (one for one in there if _meaning(one) == _meaning(route) and one.id not in self._dropping)
-        same = next((one for one in alike if not self.is_broken(one)), None)
+        same = next((one for one in alike if self.state_of(one) == "active"), None)
         if same is not None:
             raise RouteExistsError(
                 f"route {same.id} from table {route.table_name!r} to topic {route.topic_name!r} is the same;"
@@ -322,7 +361,9 @@ class Routes:
             changes
             for changes in {route.changes for route in dropped}
             if changes in self._blocks
-            and not any(route.changes == changes and route.id not in gone and self.is_broken(route) for route in self)
+            and not any(
+                route.changes == changes and route.id not in gone and self.state_of(route) != "active" for route in self
+            )
         ]
 
     def _end(self, route: Route) -> None:
@@ -386,6 +427,16 @@ class RouteRemoval:
 
     def failed(self) -> None:
         self._routes._dropping.difference_update(route.id for route in self._chosen)
+
+
+def _stopped(route: Route, block: RouteBlock) -> str:
+    topic, table, owner = route.topic_name, route.table_name, route.owner
+    return (
+        f"{owner!r}, who made it, may no longer read table {table!r} or no longer publish to topic {topic!r}, and the changes"
+        f" of the table wait from offset {block.offset} on. Have both granted again, or have somebody who may add the route"
+        f" again (ALTER TOPIC {topic} ADD SOURCE ...) and drop this one (ALTER TOPIC {topic} DROP ROUTE {route.id}): the new"
+        " one begins there"
+    )
 
 
 def _check_count(there: int, what: str, allowed: int, limit: str) -> None:

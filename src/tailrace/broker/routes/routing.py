@@ -75,12 +75,14 @@ class Routing:
 
         They include every route that applies to a change which could be read before this was called.
         """
+        self._pipelines.require(ROUTER)
         await self._committer.settled()
         await self._look_up()
         return list(self._pending(self._pipelines.marks(ROUTER)))
 
     async def sources(self, epoch: int, beyond: Mapping[str, int], wait_ms: int) -> list[PendingSource]:
         """Return where the changes of pending routes are. Waits a while for changes beyond these offsets if there are none."""
+        self._pipelines.require(ROUTER)
         await self._await_growth(beyond, wait_ms)
         await self._committer.settled()
         await self._look_up()
@@ -127,9 +129,11 @@ class Routing:
         return end if block is None else min(end, block.offset)
 
     def pipeline_statuses(self) -> list[PipelineStatus]:
-        """Return the status of every pipeline; that of the router includes its lag."""
+        """Return the status of every pipeline that the principal may describe; that of the router includes its lag."""
         return [
-            msgspec.structs.replace(status, lag=self.lag()) if status.name == ROUTER else status for status in self._pipelines
+            msgspec.structs.replace(status, lag=self.lag()) if status.name == ROUTER else status
+            for status in self._pipelines
+            if self._pipelines.may_describe(status.name)
         ]
 
     def floor(self, partition: PartitionId) -> Offset | None:

@@ -50,6 +50,7 @@ class Shadows:
         self._store = store
         self._committer = committer
         self._topics = topics
+        self._permissions = topics.permissions
         self._clock = clock
         self._limits = limits
         self._by_name: dict[str, Shadow] = {}
@@ -79,6 +80,9 @@ class Shadows:
         return self._by_name.get(name.lower())
 
     def get(self, name: str) -> Shadow:
+        """Return a shadow to somebody who changes or copies it, which needs `alter` on the cluster, or `cluster_action`."""
+        if not self._permissions.may("cluster_action", "cluster"):
+            self._permissions.require("alter", "cluster")
         shadow = self.find(name)
         if shadow is None:
             raise UnknownShadowError(f"there is no shadow {name!r}{did_you_mean(name, [one.name for one in self])}")
@@ -89,7 +93,11 @@ class Shadows:
         return self._topics_of[shadow.id]
 
     def check_new(self, draft: Shadow) -> None:
-        """Raise the error that `create` would raise."""
+        """Raise the error that `create` would raise. To create a shadow needs `alter` on the cluster."""
+        self._permissions.require("alter", "cluster")
+        self._check_new(draft)
+
+    def _check_new(self, draft: Shadow) -> None:
         name = draft.name
         if self.find(name) is not None:
             raise ShadowExistsError(f"shadow {name!r} already exists")
@@ -104,11 +112,12 @@ class Shadows:
 
     async def create(self, draft: Shadow) -> Shadow:
         """Create a shadow. It is copied from then on."""
+        self._permissions.require("alter", "cluster")
         made = draft
 
         def decide() -> Changes:
             nonlocal made
-            self.check_new(draft)
+            self._check_new(draft)
             number = int.from_bytes(self._store.latest(keys.LAST_SHADOW_ID) or b"") + 1
             made = msgspec.structs.replace(draft, id=ShadowId(number), created_ms=self._clock.now_ms())
             return Changes(
@@ -151,6 +160,7 @@ class Shadows:
 
     async def drop(self, name: str, *, force: bool = False) -> Shadow:
         """Delete a shadow. Its topics and what was copied stay; without `force` they must take records here."""
+        self._permissions.require("alter", "cluster")
         shadow = self.get(name)
 
         def decide() -> Changes:
@@ -206,8 +216,8 @@ class Shadows:
         return ShadowStatus(shadow=shadow, state=report.state, owner=owner, seen_ms=seen_ms, report=report)
 
     def statuses(self) -> list[ShadowStatus]:
-        """Return the status of each shadow."""
-        return [self.status(shadow) for shadow in self]
+        """Return the status of each shadow, or of none if the principal of the request may not describe the cluster."""
+        return [self.status(shadow) for shadow in self] if self._permissions.may("describe", "cluster") else []
 
     def _notify(self) -> None:
         self.on_changed()

@@ -9,6 +9,7 @@ once, whatever process sends it.
 from collections.abc import Callable, Sequence
 
 from tailrace.broker.commits import Committer
+from tailrace.broker.pipelines.pipelines import Pipelines
 from tailrace.broker.pipelines.staged_chunks import PublishChunks, Stage, check_staged
 from tailrace.broker.pipelines.staged_writes import StagedWrites
 from tailrace.broker.publishing.context import PublishContext
@@ -27,12 +28,14 @@ class CapturedTransactions:
         context: PublishContext,
         threads: ReadThreads,
         writes: StagedWrites,
+        pipelines: Pipelines,
         sources: Sources,
     ) -> None:
         self._committer = committer
         self._context = context
         self._threads = threads
         self._writes = writes
+        self._pipelines = pipelines
         self._sources = sources
 
     async def append(self, source: Source, epoch: int, body: bytes) -> StagedPublish:
@@ -59,6 +62,10 @@ class CapturedTransactions:
         chunks = await self._threads.run(read)
         proposal = PublishChunks(self._context, writer, chunks, check_lease=check, to_reserved=True)
         return await self._committer.submit(proposal)
+
+    async def stage(self, source: Source, stage: str, part: int, body: bytes) -> None:
+        """Keep a part of a transaction or of rows until all of it is written."""
+        await self._pipelines.stage_captured(stage, part, body)
 
     async def write_large(
         self, source: Source, writer: str, epoch: int, stages: Sequence[Stage], move: MarkMove, wait_seconds: float

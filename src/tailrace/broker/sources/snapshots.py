@@ -103,6 +103,7 @@ class SourceSnapshots:
         self._store = store
         self._committer = committer
         self._topics = topics
+        self._permissions = topics.permissions
         self._sources = sources
         self._clock = clock
         self._limits = limits
@@ -205,13 +206,19 @@ class SourceSnapshots:
             await self._topics.delete_reserved(live.topic.name, state=state)
         self._running.pop(source.id, None)
 
+    def _require(self, source_name: str | None) -> None:
+        """Check the right to read chunks: that of the router, or for one source that to change it."""
+        if source_name is None or not self._permissions.may("alter", "source", source_name):
+            self._permissions.require("cluster_action", "cluster")
+
     def offer(self, source: Source, offer: ChunkOffer) -> None:
         """Let chunks be read. Those that were offered before are not any more."""
         self._withdraw(source)
         self._offers[source.id] = _Offer(source, offer)
 
     def note_pipeline(self) -> int:
-        """Note that a pipeline is there, and return how many chunks wait to be read by it."""
+        """Note that a pipeline is there, and return how many chunks wait to be read by it. Needs `cluster_action`."""
+        self._permissions.require("cluster_action", "cluster")
         self._spark_seen_at = self._clock.monotonic()
         if not self._is_read_by_spark():
             return 0
@@ -219,6 +226,7 @@ class SourceSnapshots:
 
     def claim(self, worker: str, source_name: str | None, *, is_spark: bool) -> ChunkClaim:
         """Return a chunk that nobody else reads now, if there is one."""
+        self._require(source_name)
         now = self._clock.monotonic()
         if is_spark:
             self._spark_seen_at = now
@@ -235,6 +243,7 @@ class SourceSnapshots:
 
     def staged(self, source_name: str, offer_name: str, rows: StagedRows) -> bool:
         """Take what was staged of a chunk. Return false if it is not needed: somebody else was faster, or it is over."""
+        self._require(source_name)
         offer = self._find_offer(source_name, offer_name)
         if offer is None or rows.number >= len(offer.chunks) or offer.chunks[rows.number].is_read:
             return False
@@ -245,6 +254,7 @@ class SourceSnapshots:
 
     def failed(self, source_name: str, offer_name: str, number: int, error: str, *, is_stale: bool) -> None:
         """Note that a chunk could not be read. Another one tries it."""
+        self._require(source_name)
         offer = self._find_offer(source_name, offer_name)
         if offer is None or number >= len(offer.chunks):
             return

@@ -17,6 +17,7 @@ from tailrace.broker.attached_processes import AttachedProcesses
 from tailrace.broker.commits import Change, Committer
 from tailrace.broker.pipelines.staged_chunks import read_mark
 from tailrace.broker.routes.routes import Routes
+from tailrace.broker.security.grants import Grants
 from tailrace.broker.topics.topics import Puts, Topics
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
@@ -57,12 +58,21 @@ class Sources:
     """All sources. Used on the event loop."""
 
     def __init__(
-        self, store: Store, committer: Committer, topics: Topics, routes: Routes, clock: Clock, limits: Limits
+        self,
+        store: Store,
+        committer: Committer,
+        topics: Topics,
+        routes: Routes,
+        grants: Grants,
+        clock: Clock,
+        limits: Limits,
     ) -> None:
         self._store = store
         self._committer = committer
         self._topics = topics
+        self._permissions = topics.permissions
         self._routes = routes
+        self._grants = grants
         self._clock = clock
         self._limits = limits
         self._by_name: dict[str, Source] = {}
@@ -98,10 +108,17 @@ class Sources:
         return self._by_name.get(name.lower())
 
     def get(self, name: str) -> Source:
+        """Return a source to somebody who changes or captures it, which needs `alter` or `drop` on it, or `cluster_action`."""
+        if not self._permissions.may("cluster_action", "cluster") and not self._permissions.may("drop", "source", name):
+            self._permissions.require("alter", "source", name)
         source = self.find(name)
         if source is None:
-            raise UnknownSourceError(f"there is no source {name!r}{did_you_mean(name, [one.name for one in self])}")
+            raise UnknownSourceError(f"there is no source {name!r}{did_you_mean(name, [one.name for one in self.visible()])}")
         return source
+
+    def visible(self) -> list[Source]:
+        """Return the sources that the principal of the request may describe, by name."""
+        return [source for source in self if self._permissions.may("describe", "source", source.name)]
 
     def tables_of(self, source: Source) -> list[SourceTable]:
         """Return the tables of a source by name."""
@@ -128,6 +145,7 @@ class Sources:
     async def create(self, draft: Source) -> Source:
         """Create a source. It is captured from then on."""
         name = draft.name
+        self._permissions.require("create", "source", name)
         if len(self) >= self._limits.sources:
             raise LimitExceededError(f"there are {len(self)} sources, as many as sources allows; drop one first")
         if "." in name or is_reserved(f"{name}."):
@@ -154,6 +172,7 @@ class Sources:
 
     def check_new(self, name: str) -> None:
         """Raise the error that `create` would raise because of what has the name already."""
+        self._permissions.require("create", "source", name)
         if self.find(name) is not None:
             raise SourceExistsError(f"source {name!r} already exists")
 
@@ -197,7 +216,13 @@ class Sources:
         self._enter(source)
 
     async def drop(self, name: str, *, cascade: bool = False) -> Source:
-        """Delete a source, its tables and their changes. With `cascade`, routes from its tables are dropped too."""
+        """Delete a source, its tables and their changes, and what was granted on them. With `cascade`, routes from its tables
+        are dropped too.
+        """
+        self._permissions.require("drop", "source", name)
+        return await self._grants.turns.run(self._drop(name, cascade))
+
+    async def _drop(self, name: str, cascade: bool) -> Source:
         source = self.get(name)
         tables = self.tables_of(source)
         if not cascade:
@@ -207,9 +232,11 @@ class Sources:
         def settled(_: CommitReceipt | None) -> None:
             self._by_name.pop(source.name.lower(), None)
             self._captures.forget(source.id)
+            self._grants.forget_on("source", source.name)
             self.changed.set()
 
-        changes = Changes(puts=((keys.source_key(source.id), None), (mark, None)))
+        granted = self._grants.removal_on("source", source.name)
+        changes = Changes(puts=((keys.source_key(source.id), None), (mark, None), *granted))
         await self._committer.submit(Change(lambda: changes, settled))
         # From here on the next start continues, because the tables have no source.
         for table in tables:
@@ -275,8 +302,8 @@ class Sources:
         self._captures.note_exit(source.id, why)
 
     def statuses(self) -> list[SourceStatus]:
-        """Return the status of each source."""
-        return [self._status(source) for source in self]
+        """Return the status of each source that the principal of the request may describe."""
+        return [self._status(source) for source in self.visible()]
 
     def _status(self, source: Source) -> SourceStatus:
         report, owner, seen_ms = self._captures.status(source.id, "capture")
@@ -320,10 +347,11 @@ class Sources:
 
     async def _drop_table(self, table: SourceTable) -> None:
         live = self._topics.by_id(table.table.changes)
-        state = ((keys.source_table_key(table.id), None),)
+        state = ((keys.source_table_key(table.id), None), *self._grants.removal_on("table", table.table.name))
         if live is not None:
             removal = self._routes.removal_of(table.table)
             await self._topics.delete_reserved(live.topic.name, state=state, dependent=removal)
+            self._grants.forget_on("table", table.table.name)
         self._tables.pop(table.table.name.lower(), None)
 
     def _enter(self, source: Source) -> Source:

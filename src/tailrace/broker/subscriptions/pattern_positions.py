@@ -70,9 +70,9 @@ class PatternPositions:
         return latest if found is None else found.offset
 
     async def at_time(self, pattern: TopicPattern, timestamp_ms: int) -> TimedOffset | None:
-        """Return the first matching record with this timestamp or a later one."""
+        """Return the first matching record with this timestamp or a later one, of what the principal may read."""
         found: list[TimedOffset] = []
-        for live in self._watched.matching(pattern):
+        for live in self._watched.readable(pattern):
             for number in range(len(live.partitions)):
                 with suppress(UnknownTopicError, OffsetOutOfRangeError):
                     at = await self._positions.at_time(
@@ -83,9 +83,9 @@ class PatternPositions:
         return min(found, default=None)
 
     async def newest(self, pattern: TopicPattern) -> TimedOffset | None:
-        """Return the first matching record with the highest timestamp."""
+        """Return the first matching record with the highest timestamp, of what the principal of the request may read."""
         found: list[TimedOffset] = []
-        for live in self._watched.matching(pattern):
+        for live in self._watched.readable(pattern):
             for number in range(len(live.partitions)):
                 with suppress(UnknownTopicError, OffsetOutOfRangeError):
                     at = await self._positions.newest(live.topic.name, number)

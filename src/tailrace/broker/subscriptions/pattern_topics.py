@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from tailrace.broker.reading.fetch import PatternFetch, rejected
 from tailrace.broker.reading.unchecked import UncheckedBatches
+from tailrace.broker.security.permissions import Permissions
 from tailrace.broker.subscriptions.pattern_positions import PatternPositions
 from tailrace.broker.subscriptions.shared_batch import BatchVisibility, SharedBatch
 from tailrace.broker.subscriptions.subscriptions import Subscriptions
@@ -27,6 +28,7 @@ from tailrace.model.errors import OffsetOutOfRangeError, TailraceError, UnknownP
 from tailrace.model.fetch import PartitionBatches, PartitionFetch
 from tailrace.model.ids import Cursor, Offset, PartitionId, TopicId
 from tailrace.model.limits import KIB, MIB, Limits
+from tailrace.model.security import Principal
 from tailrace.wire.batch_split import Slices, assemble_part
 from tailrace.wire.control import encode_skip
 from tailrace.wire.partitioner import partition_for_key
@@ -49,8 +51,10 @@ class PatternReader:
         subscriptions: Subscriptions,
         tail: SubscriptionTail,
         unchecked: UncheckedBatches,
+        permissions: Permissions,
         limits: Limits,
     ) -> None:
+        self.permissions = permissions
         self.watched = watched
         self.positions = positions
         self.subscriptions = subscriptions
@@ -58,9 +62,13 @@ class PatternReader:
         self.unchecked = unchecked
         self.limits = limits
 
-    def fetch_of(self, pattern: PatternTopic, request: PartitionFetch) -> PatternFetch:
-        """Return a read of one partition. Raises `UnknownPartitionError`."""
-        return _Fetch(self, pattern, pattern.partition(request.partition).number, request)
+    def fetch_of(self, pattern: PatternTopic, request: PartitionFetch, reader: Principal) -> PatternFetch:
+        """Return a read of one partition, of the topics that the reader may consume. Raises `UnknownPartitionError`."""
+        return _Fetch(self, pattern, pattern.partition(request.partition).number, request, reader)
+
+    def may_read(self, reader: Principal, live: LiveTopic) -> bool:
+        """Return whether somebody who reads a pattern gets the records of this topic."""
+        return not self.permissions.is_on or self.permissions.allows(reader, "consume", "topic", live.topic.name)
 
 
 class _Gathered(NamedTuple):
@@ -78,8 +86,11 @@ class _Gathered(NamedTuple):
 
 
 class _Fetch(PatternFetch):
-    def __init__(self, reader: PatternReader, pattern: PatternTopic, number: int, request: PartitionFetch) -> None:
+    def __init__(
+        self, reader: PatternReader, pattern: PatternTopic, number: int, request: PartitionFetch, principal: Principal
+    ) -> None:
         self._reader = reader
+        self._principal = principal
         self._pattern = pattern
         self._number = number
         self._request = request
@@ -167,7 +178,7 @@ class _Fetch(PatternFetch):
         size = own_bytes = 0
         for batch in batches:
             live = watched.subscribed.topic_of(batch.partition) if batch.end > position else None
-            if live is None:
+            if live is None or not self._reader.may_read(self._principal, live):
                 continue
             visibility = self._reader.subscriptions.visibility(batch)
             if visibility is BatchVisibility.UNDECIDED:

@@ -23,8 +23,11 @@ from typing import NamedTuple
 from tailrace.broker.isolation import AbortedTransactions, StableOffsets
 from tailrace.broker.reading.answers import AnswerMemory, ReadAnswer
 from tailrace.broker.reading.reader import Reader
+from tailrace.broker.security.permissions import Permissions
+from tailrace.broker.security.principals import current_principal
 from tailrace.broker.subscriptions.shared_batch import BatchVisibility, SharedBatch
 from tailrace.broker.subscriptions.tail import SubscribedPattern, SubscriptionTail, Waiters
+from tailrace.broker.topics.registry import LiveTopic
 from tailrace.model.consume import EventBatch, LogEdge, StartCursor
 from tailrace.model.errors import (
     CursorOutOfRangeError,
@@ -38,6 +41,7 @@ from tailrace.model.errors import (
 from tailrace.model.ids import Cursor, Offset
 from tailrace.model.limits import KIB, MIB, Limits
 from tailrace.model.names import TopicPattern
+from tailrace.model.security import SERVER, Principal
 from tailrace.store.contract import Store
 from tailrace.wire.records import RECORD_OVERHEAD_BYTES
 
@@ -63,9 +67,12 @@ class Subscriptions:
         stable: StableOffsets,
         aborted: AbortedTransactions,
         answers: AnswerMemory,
+        permissions: Permissions,
         limits: Limits,
     ) -> None:
         self.answers = answers
+        self.permissions = permissions
+        permissions.observers.append(self._rights_changed)
         self._store = store
         self._tail = tail
         self._stable = stable
@@ -88,8 +95,13 @@ class Subscriptions:
     def subscribers(self) -> int:
         return self._tail.subscribers
 
-    def subscribe(self, pattern: TopicPattern, start: StartCursor) -> "Subscription":
-        """Return a subscription, which the caller closes."""
+    def subscribe(self, pattern: TopicPattern, start: StartCursor, *, by_server: bool = False) -> "Subscription":
+        """Return a subscription, which the caller closes.
+
+        It has the events of the topics that the principal of the request may consume, at the time when they are read; with
+        `by_server` those of all topics. A pattern without wildcards needs `consume` on its topic.
+        """
+        subscriber = SERVER if by_server else current_principal()
         if self.is_closed:
             raise _closed()
         if self.subscribers >= self.limits.subscribers:
@@ -103,10 +115,20 @@ class Subscriptions:
             position = Cursor(int(start))
             if not 0 <= position <= end:
                 raise CursorOutOfRangeError(f"cursor {position} is not in the log, which ends at {end}", end)
-        return Subscription(self, self._tail, self._tail.join(pattern), position)
+        subscription = Subscription(self, self._tail, self._tail.join(pattern), position, subscriber)
+        try:
+            subscription.check_allowed()
+        except TailraceError:
+            subscription.close()
+            raise
+        return subscription
 
     def transaction_ended(self) -> None:
         """Wake subscribers, because a transaction has ended or a partition was deleted."""
+        self._blocked.wake()
+
+    def _rights_changed(self) -> None:
+        self._tail.wake_all()
         self._blocked.wake()
 
     def close(self) -> None:
@@ -168,12 +190,20 @@ class Subscriptions:
 class Subscription:
     """One subscriber, which calls `read` repeatedly and then `close`."""
 
-    def __init__(self, shared: Subscriptions, tail: SubscriptionTail, subscribed: SubscribedPattern, position: Cursor) -> None:
+    def __init__(
+        self,
+        shared: Subscriptions,
+        tail: SubscriptionTail,
+        subscribed: SubscribedPattern,
+        position: Cursor,
+        subscriber: Principal,
+    ) -> None:
         self.position = position
         """The next cursor to read: all matching events below it were returned."""
         self._shared = shared
         self._tail = tail
         self._subscribed = subscribed
+        self._subscriber = subscriber
         self._scan_bytes = _DEFAULT_SCAN_BYTES
         self._ahead = _NOTHING_AHEAD
         self._is_blocked = False
@@ -181,6 +211,12 @@ class Subscription:
         self._is_open = True
         self._missing_bytes = 0
         """Memory that the next events need and that was not available."""
+
+    def check_allowed(self) -> None:
+        """Raise `TopicForbiddenError` if the pattern names one topic, and its subscriber may not consume that."""
+        pattern = self._subscribed.pattern
+        if self._shared.permissions.is_on and pattern.is_literal and not self._subscribed.may_consume(self._subscriber):
+            raise self._shared.permissions.refusal(self._subscriber, "consume", "topic", pattern.text)
 
     async def read(self, wait_seconds: float, answer: ReadAnswer | None = None) -> Sequence[EventBatch]:
         """Return the next few events, or nothing if none came in time. Raises once the broker closes.
@@ -196,6 +232,7 @@ class Subscription:
         while True:
             if shared.is_closed or not self._is_open:
                 raise _closed()
+            self.check_allowed()
             try:
                 if tail.holds(self._subscribed, self.position):
                     found = await self._from_tail(answer)
@@ -233,6 +270,13 @@ class Subscription:
         """Close the subscription because its subscriber is too slow."""
         self._shared.cut += 1
         self.close()
+
+    def _allowed(self, live: LiveTopic | None) -> LiveTopic | None:
+        """Return the topic if the subscriber may consume it now."""
+        permissions = self._shared.permissions
+        if live is None or not permissions.is_on:
+            return live
+        return live if permissions.allows(self._subscriber, "consume", "topic", live.topic.name) else None
 
     async def _from_tail(self, answer: ReadAnswer) -> list[EventBatch]:
         end = self._tail.end
@@ -289,7 +333,7 @@ class Subscription:
         self._is_blocked = False
         self._missing_bytes = 0
         for batch in batches:
-            live = self._subscribed.topic_of(batch.partition)
+            live = self._allowed(self._subscribed.topic_of(batch.partition))
             visibility = BatchVisibility.HIDDEN if live is None else self._shared.visibility(batch)
             if visibility is BatchVisibility.UNDECIDED:
                 self._is_blocked = True

@@ -18,6 +18,7 @@ from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.ids import Cursor, PartitionId, TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.names import TopicPattern
+from tailrace.model.security import Principal
 from tailrace.model.topic import Topic
 from tailrace.store.contract import Store
 
@@ -181,6 +182,10 @@ class SubscribedPattern:
         self.waiters = _TailWaiters()
         self._topics = topics
         self._matcher = TopicMatcher(pattern, topics)
+
+    def may_consume(self, subscriber: Principal) -> bool:
+        """Return whether somebody may consume the topic that a pattern without wildcards names."""
+        return self._topics.allows(subscriber, "consume", self.pattern.text)
 
     def topic_of(self, partition: PartitionId) -> LiveTopic | None:
         """Return the topic of the partition if it exists and matches."""

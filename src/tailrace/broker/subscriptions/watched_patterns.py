@@ -103,6 +103,10 @@ class WatchedPatterns:
         """Return the topics that match."""
         return [live for live in self._topics if pattern.matches(live.topic.name)]
 
+    def readable(self, pattern: TopicPattern) -> list[LiveTopic]:
+        """Return the topics that match and that the principal of the request may consume."""
+        return [live for live in self.matching(pattern) if self._topics.may("consume", live.topic.name)]
+
     def cursor_of(self, partition: PartitionId, offset: Offset) -> Cursor:
         """Call `cursor_at` for the store."""
         return cursor_at(self._store, partition, offset)

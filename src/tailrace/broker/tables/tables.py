@@ -11,6 +11,7 @@ import msgspec
 
 from tailrace.broker import keys
 from tailrace.broker.commits import Change, Committer
+from tailrace.broker.security.grants import Grants
 from tailrace.broker.tables.enum_types import EnumTypes
 from tailrace.broker.topics.topics import DependentDeletion, Puts, Topics
 from tailrace.model.clock import Clock
@@ -25,10 +26,13 @@ from tailrace.store.contract import Store
 
 
 class TableDefinitions:
-    def __init__(self, store: Store, committer: Committer, topics: Topics, clock: Clock, limits: Limits) -> None:
+    def __init__(
+        self, store: Store, committer: Committer, topics: Topics, grants: Grants, clock: Clock, limits: Limits
+    ) -> None:
         self._store = store
         self._committer = committer
         self._topics = topics
+        self._grants = grants
         self._clock = clock
         self._limits = limits
         self.types = EnumTypes(store, committer, clock)
@@ -138,12 +142,18 @@ class TableDefinitions:
             await self.drop_filling(table)
 
     async def drop(self, name: str, dependent: DependentDeletion | None = None) -> Table:
-        """Delete the definition, the change topic with all changes, and the checkpoints of the rows."""
-        table = self.get(name)
-        await self._topics.delete_reserved(self.changes_topic(table), state=_removal(table), dependent=dependent)
-        del self._by_name[table.name.lower()]
-        del self._by_topic[table.changes]
-        return table
+        """Delete the definition, the change topic with all changes, the checkpoints of the rows, and the table's grants."""
+
+        async def change() -> Table:
+            table = self.get(name)
+            state = (*_removal(table), *self._grants.removal_on("table", table.name))
+            await self._topics.delete_reserved(self.changes_topic(table), state=state, dependent=dependent)
+            del self._by_name[table.name.lower()]
+            del self._by_topic[table.changes]
+            self._grants.forget_on("table", table.name)
+            return table
+
+        return await self._grants.turns.run(change())
 
     async def add_label(self, name: str, label: str, neighbor: str | None, *, is_after: bool) -> list[tuple[Table, Table]]:
         """Add a label to an enum, and return the tables that use it, as they were and as they are now."""

@@ -11,7 +11,8 @@ import msgspec
 
 from tailrace.broker import keys
 from tailrace.broker.commits import Change, Committer
-from tailrace.broker.topics.topics import DependentDeletion, Topics
+from tailrace.broker.security.grants import Grants
+from tailrace.broker.topics.topics import DependentDeletion, Puts, Topics
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import (
@@ -39,10 +40,13 @@ _BETWEEN_LABELS = "\x1f"
 class ViewDefinitions:
     """All views. Used on the event loop."""
 
-    def __init__(self, store: Store, committer: Committer, topics: Topics, clock: Clock, limits: Limits) -> None:
+    def __init__(
+        self, store: Store, committer: Committer, topics: Topics, grants: Grants, clock: Clock, limits: Limits
+    ) -> None:
         self._store = store
         self._committer = committer
         self._topics = topics
+        self._grants = grants
         self._clock = clock
         self._limits = limits
         self._by_name: dict[str, ViewDefinition] = {}
@@ -120,13 +124,13 @@ class ViewDefinitions:
         return await self._topics.run_alone(self._create(name, columns, text, sources, or_replace))
 
     async def drop(self, name: str, *, cascade: bool = False) -> ViewDefinition:
-        """Drop a view, and with `cascade` those that use it."""
-        return await self._topics.run_alone(self._drop(name, cascade))
+        """Drop a view, and with `cascade` those that use it, with the grants on them."""
+        return await self._grants.turns.run(self._topics.run_alone(self._drop(name, cascade)))
 
     def removal_of(self, topic_id: TopicId, also: DependentDeletion) -> "ViewRemoval":
         """Return the removal of all views that read a topic or its table, for the commit that drops the topic (CASCADE).
 
-        `also` is what else is removed in that commit.
+        `also` is what else is removed in that commit, which is made in the turns of grants.
         """
         return ViewRemoval(self, lambda: self._all_users(self.users_of(topic=topic_id)), also)
 
@@ -212,6 +216,7 @@ class ViewDefinitions:
     def _forget(self, view: ViewDefinition) -> None:
         self._by_name.pop(view.name.lower(), None)
         self._by_id.pop(view.id, None)
+        self._grants.forget_on("table", view.name)
 
 
 class ViewRemoval:
@@ -227,7 +232,11 @@ class ViewRemoval:
 
     def decide(self) -> Changes:
         self._chosen = self._choose()
-        puts = tuple((keys.view_key(view.id), None) for view in self._chosen)
+        puts: Puts = tuple(
+            put
+            for view in self._chosen
+            for put in ((keys.view_key(view.id), None), *self._views._grants.removal_on("table", view.name))
+        )
         more = None if self._also is None else self._also.decide()
         return Changes(puts=puts) if more is None else more._replace(puts=(*puts, *more.puts))
 

@@ -111,7 +111,7 @@ class TopicRegistry:
         self.fence_of: Callable[[LiveTopic], TailraceError | None] = lambda _: None
         """Returns the fence of a topic that appears. Set by those who fence topics."""
         self.version = 0
-        """Changes whenever a topic is made, changed or deleted."""
+        """Changes whenever a topic is made, changed or deleted, and when somebody's rights may have changed."""
 
     def load(self) -> None:
         """Read the topics from the store."""

@@ -4,7 +4,6 @@ Changes are made one after another, because each is checked against all existing
 commit is durable, and a deletion when it is decided.
 """
 
-import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from itertools import chain
 from typing import Any, Protocol, TypeVar
@@ -15,8 +14,11 @@ from msgspec import UNSET, UnsetType
 
 from tailrace.broker import keys
 from tailrace.broker.commits import Change, Committer
+from tailrace.broker.security.permissions import Permissions
+from tailrace.broker.security.principals import current_principal
 from tailrace.broker.topics.patterns import NO_TOPIC_ID, PatternTopics
 from tailrace.broker.topics.registry import LiveTopic, TopicRegistry, read_only_topic_error
+from tailrace.broker.turns import Turns
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes, CommitReceipt
 from tailrace.model.errors import (
@@ -27,7 +29,8 @@ from tailrace.model.errors import (
 )
 from tailrace.model.ids import PartitionId, TopicId
 from tailrace.model.limits import Limits
-from tailrace.model.names import check_topic_name, is_reserved
+from tailrace.model.names import check_topic_name, is_pattern_topic, is_reserved
+from tailrace.model.security import Operation, Principal
 from tailrace.model.topic import NO_OPTIONS, Topic, TopicOptions, TopicSettings, check_settings, differences, with_options
 from tailrace.store.contract import Store
 
@@ -38,6 +41,8 @@ CheckDroppable = Callable[[TopicId], None]
 CheckFree = Callable[[str], None]
 """Raises if something else than a topic has this name."""
 Puts = Sequence[tuple[bytes, bytes | None]]
+
+_READING: tuple[Operation, ...] = ("consume", "describe")
 
 
 class DependentDeletion(Protocol):
@@ -57,6 +62,7 @@ class Topics(TopicRegistry):
         committer: Committer,
         clock: Clock,
         limits: Limits,
+        permissions: Permissions,
         on_deleted: OnDeleted,
         check_droppable: CheckDroppable = lambda _: None,
         check_free: CheckFree = lambda _: None,
@@ -67,17 +73,46 @@ class Topics(TopicRegistry):
         """Patterns that Kafka clients read as topics."""
         self._committer = committer
         self._clock = clock
+        self.permissions = permissions
         self._on_deleted = on_deleted
         self._check_droppable = check_droppable
         self._check_not_taken = check_free
         self._new_uuid = new_uuid
-        self._one_at_a_time = asyncio.Lock()
-        self._turns: set[asyncio.Task[Any]] = set()
+        self._turns = Turns()
+        permissions.observers.append(self._rights_changed)
 
     def load(self) -> None:
         """Read the topics from the store."""
         super().load()
         self.patterns.load()
+
+    def require(self, operation: Operation, name: str) -> None:
+        """Raise `TopicForbiddenError` unless the principal of the request may do this to the topic of this name or alias.
+
+        Whether the topic exists makes no difference. Everybody may read a pattern: what is read is checked topic by topic.
+        """
+        if self.permissions.is_on and not self.allows(current_principal(), operation, name):
+            raise self.permissions.refusal(current_principal(), operation, "topic", name)
+
+    def may(self, operation: Operation, name: str) -> bool:
+        """Return whether the principal of the request may do this to the topic of this name or alias."""
+        return not self.permissions.is_on or self.allows(current_principal(), operation, name)
+
+    def allows(self, principal: Principal, operation: Operation, name: str) -> bool:
+        """Return whether a principal may do this to the topic of this name or alias."""
+        live = self._by_name.get(name)
+        if live is not None:
+            name = live.topic.name
+        elif operation in _READING and is_pattern_topic(name):
+            return True
+        return self.permissions.allows(principal, operation, "topic", name)
+
+    def visible(self) -> Iterator[LiveTopic]:
+        """Iterate over the topics that the principal of the request may describe, by name."""
+        if not self.permissions.is_on:
+            return iter(self)
+        principal = current_principal()
+        return (live for live in self if self.permissions.allows(principal, "describe", "topic", live.topic.name))
 
     def by_uuid(self, uuid: UUID) -> LiveTopic:
         """Return the topic with this UUID. Raises `UnknownTopicIdError`, and `ReadOnlyTopicError` for that of a pattern."""
@@ -107,7 +142,7 @@ class Topics(TopicRegistry):
         """Give the pattern a topic id, under which offsets of groups are stored, unless it has one."""
         live = self.patterns.find(name)
         if live is not None and live.topic.id == NO_TOPIC_ID:
-            await self._one_after_another(self._register_pattern(name))
+            await self._turns.run(self._register_pattern(name))
 
     async def create(
         self,
@@ -117,14 +152,17 @@ class Topics(TopicRegistry):
         alias: str | None = None,
         options: TopicOptions = NO_OPTIONS,
         must_be_new: bool = False,
+        by_server: bool = False,
     ) -> Topic:
         """Create a topic, or grow the one of that name. The same partition count changes nothing; a smaller one is rejected.
 
         Settings of an existing topic that differ are rejected, because `alter` changes them. With `must_be_new` any existing
-        topic is rejected.
+        topic is rejected. With `by_server` the permissions of the principal do not count.
         """
+        if not by_server:
+            self._require_create(name, partitions, alias)
         _check_not_reserved(name, alias)
-        return await self._one_after_another(self._create(name, partitions, alias, options, must_be_new))
+        return await self._turns.run(self._create(name, partitions, alias, options, must_be_new))
 
     async def create_reserved(
         self,
@@ -136,23 +174,24 @@ class Topics(TopicRegistry):
         is_hidden: bool = False,
     ) -> Topic:
         """Create a reserved topic with one partition, and put the state that belongs to it in the same commit."""
-        return await self._one_after_another(self._create_new(name, 1, alias, options, state, is_hidden))
+        return await self._turns.run(self._create_new(name, 1, alias, options, state, is_hidden))
 
     async def reveal(self, topic_id: TopicId, state: Puts) -> Topic:
         """Make a hidden topic visible, and change the state that belongs to it in the same commit."""
         live = self._by_id[topic_id]
-        return await self._one_after_another(self._replace(live, msgspec.structs.replace(live.topic, is_hidden=False), state))
+        return await self._turns.run(self._replace(live, msgspec.structs.replace(live.topic, is_hidden=False), state))
 
     async def delete_hidden(self, topic_id: TopicId, state: Puts) -> Topic:
         """Delete a hidden topic, and change the state that belongs to it in the same commit."""
-        return await self._one_after_another(self._delete_live(self._by_id[topic_id], state))
+        return await self._turns.run(self._delete_live(self._by_id[topic_id], state))
 
     async def delete_reserved(self, name: str, state: Puts = (), dependent: DependentDeletion | None = None) -> Topic:
         """Delete a reserved topic, and change the state that belongs to it in the same commit."""
-        return await self._one_after_another(self._delete(name, state, dependent))
+        return await self._turns.run(self._delete(name, state, dependent))
 
     def check_name(self, name: str) -> None:
         """Raise what `create` would raise for this name."""
+        self._require_create(name)
         _check_not_reserved(name)
         if name in self._by_name:
             raise TopicExistsError(f"{name!r} is the name or alias of a topic that exists")
@@ -163,6 +202,7 @@ class Topics(TopicRegistry):
         self, name: str, partitions: int, *, alias: str | None = None, options: TopicOptions = NO_OPTIONS
     ) -> TopicSettings:
         """Return the settings that such a new topic would have. Raises what `create` would raise."""
+        self._require_create(name, partitions, alias)
         _check_not_reserved(name, alias)
         return self._check_new(name, partitions, alias, options)
 
@@ -191,38 +231,53 @@ class Topics(TopicRegistry):
         """Add `more` partitions to a topic, which may be named by its alias."""
         if more < 1:
             raise InvalidPartitionsError(f"at least 1 partition can be added, not {more}")
+        self.require("alter", name)
         live = self.get(name)
         _check_not_reserved(live.topic.name)
-        return await self._one_after_another(self._add_partitions(live.topic.name, more))
+        return await self._turns.run(self._add_partitions(live.topic.name, more))
 
     async def alter(self, name: str, options: TopicOptions = NO_OPTIONS, *, alias: str | UnsetType | None = UNSET) -> Topic:
         """Change the given settings, and the alias if one is given; None removes the alias."""
-        return await self._one_after_another(self._alter(name, options, alias))
+        self._require_alter(name, alias)
+        return await self._turns.run(self._alter(name, options, alias))
 
     async def delete(self, name: str, dependent: DependentDeletion | None = None) -> Topic:
         """Delete the topic with its records, committed offsets and all other state that belongs to it."""
+        self.require("drop", name)
         _check_not_reserved(self.get(name).topic.name)
-        return await self._one_after_another(self._delete(name, dependent=dependent))
+        return await self._turns.run(self._delete(name, dependent=dependent))
+
+    def _rights_changed(self) -> None:
+        self.version += 1
+
+    def _require_create(self, name: str, partitions: int = 1, alias: str | None = None) -> None:
+        """Check the right to create a topic, or to grow the one of this name. An alias needs the right to create its name."""
+        if not self.permissions.is_on:
+            return
+        if not self.permissions.may("create", "cluster"):
+            self.permissions.require("create", "topic", name)
+            if alias is not None:
+                self.permissions.require("create", "topic", alias)
+        live = self._by_name.get(name)
+        if live is not None and partitions > live.topic.partitions:
+            self.require("alter", name)
+
+    def _require_alter(self, name: str, alias: str | UnsetType | None) -> None:
+        """Check the right to change settings: `alter`, or `alter_configs`, which Kafka's tools ask for."""
+        if not self.permissions.is_on:
+            return
+        if not self.may("alter", name):
+            self.require("alter_configs", name)
+        if isinstance(alias, str) and not self.permissions.may("create", "cluster"):
+            self.permissions.require("create", "topic", alias)
 
     async def run_alone(self, change: Coroutine[Any, Any, T]) -> T:
         """Run a change of something that shares the names of topics while no topic changes."""
-        return await self._one_after_another(change)
+        return await self._turns.run(change)
 
     def check_alias(self, name: str) -> None:
         """Raise if the name can't be that of something new: it is not valid, or it is taken."""
         self._check_free(name)
-
-    async def _one_after_another(self, change: Coroutine[Any, Any, T]) -> T:
-        """Run changes one after another, each to its end even if the caller is cancelled: the next one must see its result."""
-
-        async def turn() -> T:
-            async with self._one_at_a_time:
-                return await change
-
-        task = asyncio.ensure_future(turn())
-        self._turns.add(task)
-        task.add_done_callback(self._turns.discard)
-        return await asyncio.shield(task)
 
     async def _create(self, name: str, partitions: int, alias: str | None, options: TopicOptions, must_be_new: bool) -> Topic:
         if partitions < 1:
@@ -315,6 +370,10 @@ class Topics(TopicRegistry):
 
     def check_altered(self, name: str, options: TopicOptions, *, alias: str | UnsetType | None = UNSET) -> Topic:
         """Return the topic as `alter` would leave it. Raises what `alter` would raise."""
+        self._require_alter(name, alias)
+        return self._altered(name, options, alias)
+
+    def _altered(self, name: str, options: TopicOptions, alias: str | UnsetType | None) -> Topic:
         topic = self.get(name).topic
         settings = with_options(topic.settings, options)
         check_settings(settings, self._limits)
@@ -328,7 +387,7 @@ class Topics(TopicRegistry):
 
     async def _alter(self, name: str, options: TopicOptions, alias: str | UnsetType | None) -> Topic:
         live = self.get(name)
-        altered = self.check_altered(name, options, alias=alias)
+        altered = self._altered(name, options, alias)
         return altered if altered == live.topic else await self._replace(live, altered)
 
     async def _replace(self, live: LiveTopic, topic: Topic, state: Puts = ()) -> Topic:

@@ -66,8 +66,10 @@ class TransactionCoordinator:
     ) -> ProducerIdentity:
         """Return a producer for this id, in a new epoch. An open transaction of the one before is aborted in the same commit.
 
-        A producer that asks for its next epoch passes its identity as `expected` and is refused if it was fenced.
+        A producer that asks for its next epoch passes its identity as `expected` and is refused if it was fenced. Like all
+        requests of a transaction, it needs `publish` on the transactional id.
         """
+        self._require_id(transactional_id)
         check_transactional_id(transactional_id, self._limits)
         rules.check_timeout(timeout_ms, self._limits)
         decision = _Decision()
@@ -103,6 +105,9 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: ProducerIdentity, partitions: Sequence[tuple[str, int]]
     ) -> None:
         """Add partitions, given by topic and number, to the transaction: all, or none if one does not exist."""
+        self._require_id(transactional_id)
+        for name in {topic for topic, _ in partitions}:
+            self._topics.require("publish", name)
         targets = {self._topics.get(topic).partition(number): topic for topic, number in partitions}
 
         def change(draft: Draft, transaction: TransactionMetadata) -> TransactionMetadata:
@@ -118,6 +123,8 @@ class TransactionCoordinator:
 
     async def add_group(self, transactional_id: str, producer: ProducerIdentity, group: str) -> None:
         """Add a group whose offsets will be committed with the transaction."""
+        self._require_id(transactional_id)
+        self._topics.permissions.require("consume", "group", group)
         check_group_name(group, self._limits)
         await self._extend(transactional_id, producer, lambda _, transaction: _with_group(transaction, group))
 
@@ -135,6 +142,8 @@ class TransactionCoordinator:
 
         With `adds_group` the group need not have been added before.
         """
+        self._require_id(transactional_id)
+        self._topics.permissions.require("consume", "group", group)
         check_group_name(group, self._limits)
         await self._offsets.register_patterns(commits)
         outcomes: list[TailraceError | None] = []
@@ -184,6 +193,7 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: ProducerIdentity, *, committed: bool, bumps_epoch: bool = False
     ) -> ProducerIdentity:
         """Commit or abort the transaction. Return the identity for the next one, with a new epoch if `bumps_epoch`."""
+        self._require_id(transactional_id)
         decision = _Decision()
 
         def decide() -> Changes | None:
@@ -204,6 +214,9 @@ class TransactionCoordinator:
             return draft.changes()
 
         return await self._committer.submit(Change(decide, lambda _: self._settled(transactional_id, decision)))
+
+    def _require_id(self, transactional_id: str) -> None:
+        self._topics.permissions.require("publish", "transactional_id", transactional_id)
 
     async def abort_overdue(self) -> int:
         """Abort the transactions whose timeout has passed and return how many. Their producers are fenced."""

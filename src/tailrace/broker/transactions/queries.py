@@ -18,13 +18,16 @@ class TransactionQueries:
     def __init__(self, store: Store, topics: Topics, clock: Clock, pending: PendingOffsets) -> None:
         self._store = store
         self._topics = topics
+        self._permissions = topics.permissions
         self._clock = clock
         self._pending = pending
 
     def find(
         self, *, states: Collection[str] = (), producer_ids: Collection[int] = (), lasting_ms: int = -1
     ) -> list[TransactionListing]:
-        """List transactions, filtered by state and producer if any are given, and by how long they have been open."""
+        """List transactions that the principal may describe, filtered by state and producer if any are given, and by how long
+        they have been open.
+        """
         now_ms = self._clock.now_ms()
         found = []
         for key, value in self._store.range(keys.TRANSACTIONS):
@@ -35,10 +38,14 @@ class TransactionQueries:
                 continue
             if lasting_ms >= 0 and not (transaction.is_open and now_ms - transaction.started_ms > lasting_ms):
                 continue
-            found.append(TransactionListing(keys.transactional_id_of(key), transaction.producer_id, transaction.state))
+            transactional_id = keys.transactional_id_of(key)
+            if self._permissions.may("describe", "transactional_id", transactional_id):
+                found.append(TransactionListing(transactional_id, transaction.producer_id, transaction.state))
         return found
 
     def describe(self, transactional_id: str) -> TransactionDescription:
+        """Return the transaction, with those of its partitions whose topics the principal of the request may describe."""
+        self._permissions.require("describe", "transactional_id", transactional_id)
         value = self._store.get(keys.transaction_key(transactional_id))
         if value is None:
             raise UnknownTransactionalIdError(f"there is no transactional id {transactional_id!r}")
@@ -46,7 +53,7 @@ class TransactionQueries:
         partitions = []
         for topic_id, number in transaction.partitions:
             live = self._topics.by_id(TopicId(topic_id))
-            if live is not None:
+            if live is not None and self._topics.may("describe", live.topic.name):
                 partitions.append((live.topic.name, number))
         return TransactionDescription(
             transactional_id,
@@ -58,7 +65,8 @@ class TransactionQueries:
         )
 
     def producers(self, topic: str, partition: int) -> list[ProducerDescription]:
-        """Return the producers whose state the partition holds."""
+        """Return the producers whose state the partition holds. Needs `consume` on the topic, as in Kafka."""
+        self._topics.require("consume", topic)
         target = self._topics.get(topic).partition(partition)
         open_here = {
             keys.read_open_transaction_key(key)[1]: read_open(value)

@@ -3,7 +3,7 @@
 The registry changes only when a commit is durable. Until then a new id or a new transaction reserves its place in the limits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tailrace.broker import keys
 from tailrace.broker.commits import Change, Committer
@@ -17,8 +17,11 @@ from tailrace.store.contract import Store, range_pages
 
 
 class TransactionRegistry:
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, hold: Callable[[], Callable[[], None]]) -> None:
+        """`hold` counts a transaction of the principal of the request until what it returns is called, or raises."""
         self._limits = limits
+        self._hold = hold
+        self._releases: dict[str, Callable[[], None]] = {}
         self._owners: dict[ProducerId, str] = {}
         self._ids: dict[str, ProducerId] = {}
         self._new_ids: set[str] = set()
@@ -75,10 +78,13 @@ class TransactionRegistry:
             raise LimitExceededError(
                 f"there are {count} open transactions, as many as open_transactions allows; try again when one has ended"
             )
+        self._release(transactional_id)
+        self._releases[transactional_id] = self._hold()
         self._beginning.add(transactional_id)
 
     def cancel_transaction(self, transactional_id: str) -> None:
         self._beginning.discard(transactional_id)
+        self._release(transactional_id)
 
     def began(self, transactional_id: str, transaction: TransactionMetadata) -> None:
         self._beginning.discard(transactional_id)
@@ -86,6 +92,12 @@ class TransactionRegistry:
 
     def ended(self, transactional_id: str) -> None:
         self._deadlines.pop(transactional_id, None)
+        self._release(transactional_id)
+
+    def _release(self, transactional_id: str) -> None:
+        release = self._releases.pop(transactional_id, None)
+        if release is not None:
+            release()
 
     def overdue(self, now_ms: int) -> list[str]:
         """Return the open transactions whose timeout has passed."""

@@ -1,5 +1,7 @@
 """The services of transactions, wired together and loaded from the store at the start."""
 
+from collections.abc import Callable
+
 from tailrace.broker import keys
 from tailrace.broker.commits import Committer
 from tailrace.broker.groups.offsets import GroupOffsets
@@ -35,11 +37,12 @@ class Transactions:
         clock: Clock,
         limits: Limits,
         on_marker: OnMarker,
+        hold: Callable[[], Callable[[], None]],
     ) -> None:
         self._store = store
         self._stable = stable
         self._pending = pending
-        self._registry = TransactionRegistry(limits)
+        self._registry = TransactionRegistry(limits, hold)
         self._ender = TransactionEnder(
             store, topics, offsets, group_names, clock, self._registry, pending, stable, aborted, on_marker
         )

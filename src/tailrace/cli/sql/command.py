@@ -1,15 +1,17 @@
 """`tailrace sql`: runs statements from a prompt, a flag, a file or a pipe."""
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from getpass import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from tailrace.cli.command_line import DEFAULT_SERVER, JsonOption, RowFormat, ServerOption, SkipCorruptOption
+from tailrace.cli.command_line import DEFAULT_SERVER, JsonOption, RowFormat, ServerLogin, ServerOption, SkipCorruptOption
 from tailrace.cli.errors import CommandError, ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def sql(
 
     from tailrace.cli.server_api import ServerApi
 
-    with ServerApi(server) as api:
+    with ServerApi(server, _asked_password(server)) as api:
         api.skips_corrupt = skip_corrupt
         if is_prompt:
             _prompt(api, wanted)
@@ -68,18 +70,31 @@ def sql(
         raise typer.Exit(code)
 
 
+def _asked_password(server: ServerLogin) -> str | None:
+    """Ask for the password of a user that is given on a terminal without one."""
+    from tailrace.client.credentials import PASSWORD, PASSWORD_FILE
+
+    if server.user is None or server.password_file is not None or not sys.stdin.isatty():
+        return None
+    if os.environ.get(PASSWORD) or os.environ.get(PASSWORD_FILE):
+        return None
+    return getpass(f"Password of {server.user}: ")
+
+
 def _prompt(api: "ServerApi", wanted: RowFormat | None) -> None:
     from tailrace import __version__
     from tailrace.cli.display import print_note
-    from tailrace.cli.server_api import ServerApi
     from tailrace.cli.sql.completion import ServerNames
     from tailrace.cli.sql.prompt import Prompt, history_file, open_history
     from tailrace.cli.sql.results import printer_for
 
-    version = api.get("/health")["version"]
+    version = api.get("/health").get("version")
+    if version is None:
+        # It says no more to whom it does not know; this says what to do.
+        api.get("/api/whoami")
     differs = "" if version == __version__ else f" (this prompt is {__version__})"
     print_note(f"Tailrace {version}{differs} at {api.url}. Type \\? for help, \\q to quit.")
-    names = ServerNames(lambda: ServerApi(api.url))
+    names = ServerNames(api.another)
     Prompt(api, names, printer_for(wanted, timing=True), open_history(history_file())).run()
 
 

@@ -24,20 +24,22 @@ from tailrace.model.errors import TailraceError
 
 # fmt: off
 KEYWORDS = (
-    "ACK", "ADD", "AFTER", "ALL", "ALTER", "ALWAYS", "ANALYZE", "AND", "AS", "ASC", "BEFORE", "BEGIN", "BETWEEN",
-    "BY", "CASCADE", "CASE", "CAST", "CHECK", "CLEAR", "COLUMN", "COMMIT", "CONFLICT", "CONSTRAINT", "CONSUME",
-    "CONTINUE", "CORRUPT", "COSTS", "CREATE", "CROSS", "DATA", "DEAD", "DEFAULT", "DELETE", "DESC", "DESCRIBE",
-    "DISTINCT", "DO", "DROP", "DRY", "EARLIEST", "ELSE", "END", "ENUM", "ENV", "EXCEPT", "EXISTS", "EXPLAIN", "FALSE",
-    "FILE", "FORCE", "FORMAT", "FROM", "FULL", "GENERATED", "GROUP", "GROUPS", "HAVING", "IDENTITY", "IF", "ILIKE",
-    "IN", "INCREMENT", "INDEX", "INNER", "INSERT", "INTERSECT", "INTO", "IS", "JOIN", "JSON", "KAFKA", "KEY",
-    "LATEST", "LEFT", "LETTERS", "LIKE", "LIMIT", "LOST", "NEW", "NO", "NOT", "NOTHING", "NULL", "OF", "OFF",
-    "OFFSET", "OLD", "ON", "OR", "ORDER", "OUTER", "OVER", "OVERRIDING", "PARTITION", "PARTITIONS", "PAUSE",
-    "PIPELINE", "PIPELINES", "POSTGRES", "PRIMARY", "RECURSIVE", "REDRIVE", "RENAME", "REPLACE", "RESTART",
-    "RESTRICT", "RESUME", "RESYNC", "RETURNING", "RIGHT", "ROLLBACK", "ROUTE", "ROUTES", "RUN", "SELECT", "SET",
-    "SHADOW", "SHADOWS", "SHOW", "SKIP", "SNAPSHOT", "SOURCE", "SOURCES", "START", "SYSTEM", "TABLE", "TABLES",
-    "TEXT", "THEN", "TIMESTAMP", "TIMING", "TO", "TOPIC", "TOPICS", "TRANSACTION", "TRUE", "TRUNCATE", "TYPE",
-    "UNION", "UNIQUE", "UPDATE", "UPTO", "USER", "USING", "VALUE", "VALUES", "VIEW", "VIEWS", "WAIT", "WHEN", "WHERE",
-    "WINDOW", "WITH", "WORK"
+    "ACK", "ADD", "ADMIN", "AFTER", "ALL", "ALTER", "ALWAYS", "ANALYZE", "AND", "AS", "ASC", "BEFORE", "BEGIN",
+    "BETWEEN", "BY", "CASCADE", "CASE", "CAST", "CHECK", "CLEAR", "CLIENT", "COLUMN", "COMMIT", "CONFLICT",
+    "CONSTRAINT", "CONSUME", "CONTINUE", "CORRUPT", "COSTS", "CREATE", "CROSS", "DATA", "DEAD", "DEFAULT", "DELETE",
+    "DESC", "DESCRIBE", "DISTINCT", "DO", "DROP", "DRY", "EARLIEST", "ELSE", "END", "ENUM", "ENV", "EXCEPT", "EXISTS",
+    "EXPIRES", "EXPLAIN", "FALSE", "FILE", "FOR", "FORCE", "FORMAT", "FROM", "FULL", "GENERATED", "GRANT", "GRANTS",
+    "GROUP", "GROUPS", "HAVING", "ID", "IDENTITY", "IDS", "IF", "ILIKE", "IN", "INCREMENT", "INDEX", "INNER",
+    "INSERT", "INTERSECT", "INTO", "IS", "JOIN", "JSON", "KAFKA", "KEY", "LATEST", "LEFT", "LETTERS", "LIKE", "LIMIT",
+    "LOST", "NEW", "NO", "NOT", "NOTE", "NOTHING", "NULL", "OF", "OFF", "OFFSET", "OLD", "ON", "OR", "ORDER", "OUTER",
+    "OVER", "OVERRIDING", "PARTITION", "PARTITIONS", "PASSWORD", "PATTERN", "PAUSE", "PIPELINE", "PIPELINES",
+    "POSTGRES", "PREFIX", "PRIMARY", "PRIVILEGES", "PUBLIC", "PUBLISH", "QUEUE", "QUEUES", "QUOTA", "QUOTAS",
+    "RECURSIVE", "REDRIVE", "RENAME", "REPLACE", "RESET", "RESTART", "RESTRICT", "RESUME", "RESYNC", "RETURNING",
+    "REVOKE", "RIGHT", "ROLE", "ROLES", "ROLLBACK", "ROUTE", "ROUTES", "RUN", "SELECT", "SERVER", "SET", "SHADOW",
+    "SHADOWS", "SHOW", "SKIP", "SNAPSHOT", "SOURCE", "SOURCES", "START", "SYSTEM", "TABLE", "TABLES", "TEXT", "THEN",
+    "TIMESTAMP", "TIMING", "TO", "TOKEN", "TOKENS", "TOPIC", "TOPICS", "TRANSACTION", "TRANSACTIONAL", "TRUE",
+    "TRUNCATE", "TYPE", "UNION", "UNIQUE", "UPDATE", "UPTO", "USER", "USERS", "USING", "VALUE", "VALUES", "VIEW",
+    "VIEWS", "WAIT", "WHEN", "WHERE", "WINDOW", "WITH", "WORK"
 )
 
 TYPES = (
@@ -62,20 +64,25 @@ SYSTEM_TABLES = tuple(
     f"system.{name}"
     for name in (
         "constraints",
+        "grants",
         "groups",
         "indexes",
         "partitions",
         "pipelines",
         "queues",
+        "quotas",
+        "roles",
         "shadow_partitions",
         "shadows",
         "source_tables",
         "sources",
         "stats",
         "tables",
+        "tokens",
         "topic_offsets",
         "topic_routes",
         "topics",
+        "users",
     )
 )
 

@@ -2,7 +2,8 @@ r"""The prompt of `tailrace sql`.
 
 Enter sends if the last statement has its `;`, else it starts a new line. From BEGIN to COMMIT statements are collected, and the
 prompt shows a star, because a transaction is one request. Ctrl-C cancels the running statement, or clears what was typed;
-it never ends the prompt. What was typed is kept from one session to the next in a file in the user's state folder.
+it never ends the prompt. What was typed is kept from one session to the next in a file in the user's state folder, but for what
+may have a password.
 """
 
 import os
@@ -22,7 +23,7 @@ from tailrace.cli.errors import ExitCode
 from tailrace.cli.server_api import ServerApi
 from tailrace.cli.sql.completion import ServerNames, SqlCompleter, TailraceLexer
 from tailrace.cli.sql.results import ResultPrinter, SqlRunner, TablePrinter
-from tailrace.cli.sql.script import RequestGrouper, SqlRequest, StatementReader, quoted
+from tailrace.cli.sql.script import RequestGrouper, SqlRequest, StatementReader, may_have_password, quoted
 
 HELP = r"""Statements end with ; and may have several lines.
 Tab completes, the arrow up brings back what was typed before.
@@ -174,7 +175,15 @@ def open_history(file: Path) -> History:
     except OSError as error:
         print_note(f"the history can't be saved: {error.filename}: {error.strerror}")
         return InMemoryHistory()
-    return FileHistory(file)
+    return StatementHistory(file)
+
+
+class StatementHistory(FileHistory):
+    """Keeps what was typed from one session to the next, without texts that may have a password."""
+
+    def store_string(self, string: str) -> None:
+        if not may_have_password(string):
+            super().store_string(string)
 
 
 def _cut(file: Path) -> None:

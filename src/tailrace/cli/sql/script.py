@@ -19,6 +19,7 @@ _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _IN_ESCAPED = re.compile(r"\\.|''|'", re.DOTALL)
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _WRITES = re.compile(r"\b(?:insert|update|delete)\b", re.IGNORECASE)
+_PASSWORD = re.compile(r"\bpassword\b|\b(?:create|alter)\b.*\buser\b", re.IGNORECASE | re.DOTALL)
 _KEPT_WORDS = 3
 """So many words tell BEGIN, COMMIT and ROLLBACK from everything else, and `COMMIT` from `COMMIT topic GROUP ...`."""
 
@@ -143,6 +144,11 @@ def is_copy(text: str) -> bool:
     return len(statements) == 1 and statements[0].words[0] == "COPY"
 
 
+def may_have_password(text: str) -> bool:
+    """Return whether a text may have a password in it: it is about one or about a user, however it is misspelt."""
+    return _PASSWORD.search(text) is not None
+
+
 class SqlRequest(NamedTuple):
     """What is sent to the server in one request."""
 
@@ -180,7 +186,7 @@ _SHOWN = 72
 
 
 def explain_sql_error(error: CommandError | TailraceError, request: SqlRequest, source: str = "") -> str:
-    """Describe an error with the line that it is about and a caret under the place.
+    """Describe an error with the line that it is about and a caret under the place. A line with a password is not shown.
 
     `source` is the name of the file, if there is one; lines are counted in it.
     """
@@ -194,7 +200,7 @@ def explain_sql_error(error: CommandError | TailraceError, request: SqlRequest, 
     shown_column = column + (request.column - 1 if line == 1 else 0)
     where = f"{source}, line {shown_line}" if source else f"line {shown_line}"
     head = f"{where}, column {shown_column}: {message}"
-    if not 1 <= line <= len(lines):
+    if not 1 <= line <= len(lines) or may_have_password(request.text):
         return head
     return f"{head}\n{_pointed(lines[line - 1], column)}"
 

@@ -5,8 +5,6 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, TypeVar
 from weakref import WeakSet
 
-import msgspec
-
 from tailrace.client._async.consumer import AsyncTopicConsumer
 from tailrace.client._async.publisher import AsyncPublisher
 from tailrace.client._async.queue import AsyncQueueSubscription
@@ -15,7 +13,7 @@ from tailrace.client._async.transport import AsyncTransport
 from tailrace.client.config import ConnectionConfig, ConsumerConfig, PublisherConfig
 from tailrace.client.copying.csv_reader import CsvFormat
 from tailrace.client.copying.sources import FileFormat, Header
-from tailrace.client.http11 import checked_url
+from tailrace.client.credentials import split_url, with_defaults
 from tailrace.client.values import CopyProgress, CopyResult, PositionReset, RejectedRow
 from tailrace.model.errors import TailraceError
 
@@ -35,10 +33,29 @@ class AsyncClient:
                 print(result.offset, result.cursor)
     """
 
-    def __init__(self, url: str, *, ca_file: str | PathLike[str] | None = None) -> None:
-        """`ca_file` is the default of the setting of this name for everything that this client makes."""
-        self.url = checked_url(url)
-        self._connection_config = ConnectionConfig(ca_file=None if ca_file is None else fspath(ca_file))
+    def __init__(
+        self,
+        url: str,
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        token: str | None = None,
+        ca_file: str | PathLike[str] | None = None,
+        certificate_file: str | PathLike[str] | None = None,
+        key_file: str | PathLike[str] | None = None,
+    ) -> None:
+        """What is given here is the default of the settings of these names for everything that this client makes."""
+        self.url, from_url = split_url(url)
+        if from_url is not None and (user, password, token) == (None, None, None):
+            user, password = from_url
+        self._connection_config = ConnectionConfig(
+            user=user,
+            password=password,
+            token=token,
+            ca_file=None if ca_file is None else fspath(ca_file),
+            certificate_file=None if certificate_file is None else fspath(certificate_file),
+            key_file=None if key_file is None else fspath(key_file),
+        )
         self._transport: AsyncTransport | None = None
         self._made: WeakSet[AsyncTopicConsumer | AsyncPublisher | AsyncQueueSubscription] = WeakSet()
 
@@ -58,14 +75,14 @@ class AsyncClient:
 
         `on_reset` is called when the consumer changes its position because its topic was deleted and created again.
         """
-        with_ca = self._with_ca_file(config or ConsumerConfig.from_properties(settings))
-        consumer = AsyncTopicConsumer(self.url, with_ca, on_reset)
+        completed = self._with_defaults(config or ConsumerConfig.from_properties(settings))
+        consumer = AsyncTopicConsumer(self.url, completed, on_reset)
         self._made.add(consumer)
         return consumer
 
     def publisher(self, config: PublisherConfig | None = None, **settings: Any) -> AsyncPublisher:
         """Make a publisher from its config, or from settings as `PublisherConfig.from_properties` takes them."""
-        publisher = AsyncPublisher(self.url, self._with_ca_file(config or PublisherConfig.from_properties(settings)))
+        publisher = AsyncPublisher(self.url, self._with_defaults(config or PublisherConfig.from_properties(settings)))
         self._made.add(publisher)
         return publisher
 
@@ -180,6 +197,5 @@ class AsyncClient:
         if failures:
             raise failures[0]
 
-    def _with_ca_file(self, config: C) -> C:
-        ca_file = config.ca_file or self._connection_config.ca_file
-        return config if ca_file == config.ca_file else msgspec.structs.replace(config, ca_file=ca_file)
+    def _with_defaults(self, config: C) -> C:
+        return with_defaults(config, self._connection_config)

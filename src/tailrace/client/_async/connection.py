@@ -4,9 +4,11 @@ An HTTP connection carries one request at a time. The request leaves in one piec
 """
 
 import asyncio
+import logging
 import os
 import ssl
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
@@ -21,6 +23,10 @@ from tailrace.client.http11 import (
     ResponseReader,
     is_readable,
 )
+
+_websocket_log = logging.getLogger("tailrace.client.websocket")
+# Its lines for debugging have all headers, and so passwords and tokens.
+_websocket_log.setLevel(logging.INFO)
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -139,8 +145,9 @@ class AsyncHttpConnection(asyncio.Protocol):
 
 
 class AsyncWebSocket:
-    def __init__(self, url: str, tls: ssl.SSLContext | None, open_seconds: float) -> None:
+    def __init__(self, url: str, tls: ssl.SSLContext | None, headers: Mapping[str, str], open_seconds: float) -> None:
         self._url = url
+        self._headers = headers
         self._tls = tls
         self._open_seconds = open_seconds
         self._connection: ClientConnection | None = None
@@ -151,6 +158,8 @@ class AsyncWebSocket:
         self._connection = await connect(
             self._url,
             ssl=self._tls,
+            additional_headers=self._headers,
+            logger=_websocket_log,
             open_timeout=self._open_seconds,
             close_timeout=CLOSE_SECONDS,
             max_size=MAX_WEBSOCKET_MESSAGE_BYTES,

@@ -21,8 +21,9 @@ from tailrace.client._async.connection import AsyncWebSocket
 from tailrace.client._async.queue import AsyncQueueSubscription
 from tailrace.client._async.transport import AsyncTransport
 from tailrace.client.config import CONNECTION_SETTINGS, ConnectionConfig, CorruptBatches, QueueConfig
+from tailrace.client.credentials import ServerAccess
 from tailrace.client.errors import error_from_response
-from tailrace.client.http11 import checked_url, tls_context, tls_error
+from tailrace.client.http11 import checked_url, tls_error
 from tailrace.client.retry import is_transient
 from tailrace.client.values import Event, to_event
 from tailrace.model.backoff import Backoff
@@ -105,7 +106,9 @@ class AsyncEventStream:
         self, url: str, pattern: str, cursor: int | str, config: ConnectionConfig, *, skips_corrupt: bool = False
     ) -> None:
         self._skips_corrupt = skips_corrupt
-        self._url = url
+        self._address = url
+        self._access = ServerAccess(url, config)
+        self._url = self._access.url
         self._pattern = pattern
         self._config = config
         self._start = cursor
@@ -135,11 +138,13 @@ class AsyncEventStream:
         await self._fix_start()
         config = self._config
         backoff = Backoff(config.retry_backoff.total_seconds(), config.retry_backoff_max.total_seconds())
-        tls = tls_context(self._url, config.ca_file)
+        tls, headers = self._access.tls_context(), self._access.headers
         received_at = time.monotonic()
         while True:
             try:
-                async with AsyncWebSocket(self._websocket_url(), tls, config.request_timeout.total_seconds()) as socket:
+                async with AsyncWebSocket(
+                    self._websocket_url(), tls, headers, config.request_timeout.total_seconds()
+                ) as socket:
                     while True:
                         message = _MESSAGES.decode(await socket.receive(_SILENCE_SECONDS))
                         received_at = time.monotonic()
@@ -171,7 +176,7 @@ class AsyncEventStream:
     async def _fix_start(self) -> None:
         """Ask where the log ends, if the start is there: a connection that breaks before the first event then loses nothing."""
         if self._start == LogEdge.LATEST and self.cursor is None:
-            transport = AsyncTransport(self._url, self._config)
+            transport = AsyncTransport(self._address, self._config)
             try:
                 self.cursor = (await transport.get("/health", Health)).end_cursor - 1
             finally:

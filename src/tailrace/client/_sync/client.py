@@ -7,8 +7,6 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, TypeVar
 from weakref import WeakSet
 
-import msgspec
-
 from tailrace.client._sync.consumer import TopicConsumer
 from tailrace.client._sync.publisher import Publisher
 from tailrace.client._sync.queue import QueueSubscription
@@ -17,7 +15,7 @@ from tailrace.client._sync.transport import Transport
 from tailrace.client.config import ConnectionConfig, ConsumerConfig, PublisherConfig
 from tailrace.client.copying.csv_reader import CsvFormat
 from tailrace.client.copying.sources import FileFormat, Header
-from tailrace.client.http11 import checked_url
+from tailrace.client.credentials import split_url, with_defaults
 from tailrace.client.values import CopyProgress, CopyResult, PositionReset, RejectedRow
 from tailrace.model.errors import TailraceError
 
@@ -37,10 +35,29 @@ class Client:
                 print(result.offset, result.cursor)
     """
 
-    def __init__(self, url: str, *, ca_file: str | PathLike[str] | None = None) -> None:
-        """`ca_file` is the default of the setting of this name for everything that this client makes."""
-        self.url = checked_url(url)
-        self._connection_config = ConnectionConfig(ca_file=None if ca_file is None else fspath(ca_file))
+    def __init__(
+        self,
+        url: str,
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        token: str | None = None,
+        ca_file: str | PathLike[str] | None = None,
+        certificate_file: str | PathLike[str] | None = None,
+        key_file: str | PathLike[str] | None = None,
+    ) -> None:
+        """What is given here is the default of the settings of these names for everything that this client makes."""
+        self.url, from_url = split_url(url)
+        if from_url is not None and (user, password, token) == (None, None, None):
+            user, password = from_url
+        self._connection_config = ConnectionConfig(
+            user=user,
+            password=password,
+            token=token,
+            ca_file=None if ca_file is None else fspath(ca_file),
+            certificate_file=None if certificate_file is None else fspath(certificate_file),
+            key_file=None if key_file is None else fspath(key_file),
+        )
         self._transport: Transport | None = None
         self._made: WeakSet[TopicConsumer | Publisher | QueueSubscription] = WeakSet()
 
@@ -60,14 +77,14 @@ class Client:
 
         `on_reset` is called when the consumer changes its position because its topic was deleted and created again.
         """
-        with_ca = self._with_ca_file(config or ConsumerConfig.from_properties(settings))
-        consumer = TopicConsumer(self.url, with_ca, on_reset)
+        completed = self._with_defaults(config or ConsumerConfig.from_properties(settings))
+        consumer = TopicConsumer(self.url, completed, on_reset)
         self._made.add(consumer)
         return consumer
 
     def publisher(self, config: PublisherConfig | None = None, **settings: Any) -> Publisher:
         """Make a publisher from its config, or from settings as `PublisherConfig.from_properties` takes them."""
-        publisher = Publisher(self.url, self._with_ca_file(config or PublisherConfig.from_properties(settings)))
+        publisher = Publisher(self.url, self._with_defaults(config or PublisherConfig.from_properties(settings)))
         self._made.add(publisher)
         return publisher
 
@@ -182,6 +199,5 @@ class Client:
         if failures:
             raise failures[0]
 
-    def _with_ca_file(self, config: C) -> C:
-        ca_file = config.ca_file or self._connection_config.ca_file
-        return config if ca_file == config.ca_file else msgspec.structs.replace(config, ca_file=ca_file)
+    def _with_defaults(self, config: C) -> C:
+        return with_defaults(config, self._connection_config)

@@ -1,9 +1,11 @@
 """An HTTP connection and a WebSocket for threads. Written by hand, like its asyncio twin `_async/connection.py`."""
 
 import contextlib
+import logging
 import socket
 import ssl
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -17,6 +19,10 @@ from tailrace.client.http11 import (
     is_readable,
     wait_readable_or_writable,
 )
+
+_websocket_log = logging.getLogger("tailrace.client.websocket")
+# Its lines for debugging have all headers, and so passwords and tokens.
+_websocket_log.setLevel(logging.INFO)
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
@@ -84,8 +90,9 @@ class HttpConnection:
 
 
 class WebSocket:
-    def __init__(self, url: str, tls: ssl.SSLContext | None, open_seconds: float) -> None:
+    def __init__(self, url: str, tls: ssl.SSLContext | None, headers: Mapping[str, str], open_seconds: float) -> None:
         self._url = url
+        self._headers = headers
         self._tls = tls
         self._open_seconds = open_seconds
         self._connection: ClientConnection | None = None
@@ -96,6 +103,8 @@ class WebSocket:
         self._connection = connect(
             self._url,
             ssl=self._tls,
+            additional_headers=self._headers,
+            logger=_websocket_log,
             open_timeout=self._open_seconds,
             close_timeout=CLOSE_SECONDS,
             max_size=MAX_WEBSOCKET_MESSAGE_BYTES,

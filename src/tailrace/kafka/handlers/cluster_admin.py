@@ -6,6 +6,7 @@ nothing can be moved.
 
 from collections.abc import Sequence
 
+from tailrace.kafka.access import Access
 from tailrace.kafka.cluster import LOG_DIR, REPLICAS, Node
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.kafka.features import SAFE_DOWNGRADE, UPGRADE, check_update
@@ -52,6 +53,8 @@ _UPGRADE_TYPES_SINCE = 1
 class ClusterAdminHandlers:
     def __init__(self, node: Node) -> None:
         self._topics = node.broker.topics
+        self._permissions = node.broker.permissions
+        self._access = Access(node.broker)
 
     def routes(self) -> list[ApiRoute]:
         return [
@@ -65,21 +68,27 @@ class ClusterAdminHandlers:
     def elect(self, context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
         if request.election_type not in _ELECTION_TYPES:
             raise InvalidRequestError(f"unknown election type {request.election_type}; use 0 (preferred) or 1 (unclean)")
+        refusal = self._access.refusal("alter", "cluster")
         # As in Kafka, a request for all partitions is told only of those that needed an election.
         return ElectLeadersResponse(
+            error_code=0 if refusal is None else refusal.kafka_code,
             replica_election_results=tuple(
                 ReplicaElectionResult(
-                    topic=topic.topic, partition_result=tuple(self._elect(topic.topic, number) for number in topic.partitions)
+                    topic=topic.topic,
+                    partition_result=tuple(
+                        self._elect(topic.topic, number) if refusal is None else _not_elected(number, refusal)
+                        for number in topic.partitions
+                    ),
                 )
                 for topic in request.topic_partitions or ()
-            )
+            ),
         )
 
     def _elect(self, topic: str, partition: int) -> ElectLeadersPartitionResult:
         try:
             self._topics.get(topic).partition(partition)
         except TailraceError as error:
-            return ElectLeadersPartitionResult(partition_id=partition, error_code=error.kafka_code, error_message=str(error))
+            return _not_elected(partition, error)
         return ElectLeadersPartitionResult(
             partition_id=partition,
             error_code=_ELECTION_NOT_NEEDED,
@@ -89,6 +98,7 @@ class ClusterAdminHandlers:
     def reassign(
         self, context: RequestContext, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
+        self._permissions.require("alter", "cluster")
         return AlterPartitionReassignmentsResponse(
             error_message=None,
             allow_replication_factor_change=request.allow_replication_factor_change,
@@ -112,6 +122,7 @@ class ClusterAdminHandlers:
     def reassignments(
         self, context: RequestContext, request: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
+        self._permissions.require("describe", "cluster")
         return ListPartitionReassignmentsResponse(error_message=None)
 
     def alter_log_dirs(self, context: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
@@ -122,6 +133,7 @@ class ClusterAdminHandlers:
         for (topic, number), path in wanted.items():
             code = 0
             try:
+                self._permissions.require("alter", "cluster")
                 self._topics.get(topic).partition(number)
                 if path != LOG_DIR:
                     raise LogDirNotFoundError(f"there is no log directory {path!r}; the only one is {LOG_DIR!r}")
@@ -136,6 +148,7 @@ class ClusterAdminHandlers:
 
     def update_features(self, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         try:
+            self._permissions.require("alter", "cluster")
             for update in request.feature_updates:
                 check_update(update.feature, update.max_version_level, _upgrade_type(context, update))
         except TailraceError as error:
@@ -146,6 +159,10 @@ class ClusterAdminHandlers:
                 UpdatableFeatureResult(feature=update.feature, error_message=None) for update in request.feature_updates
             ),
         )
+
+
+def _not_elected(partition: int, error: TailraceError) -> ElectLeadersPartitionResult:
+    return ElectLeadersPartitionResult(partition_id=partition, error_code=error.kafka_code, error_message=str(error))
 
 
 def _check_replicas(topic: str, partition: int, replicas: Sequence[int] | None) -> None:

@@ -15,6 +15,7 @@ from tailrace.kafka.topic_configs import (
     with_defaults,
 )
 from tailrace.model.errors import ConfigurationError, TailraceError
+from tailrace.model.security import Operation
 from tailrace.wire.messages.configs import (
     ALTER_CONFIGS_API,
     DESCRIBE_CONFIGS_API,
@@ -52,6 +53,7 @@ class ConfigHandlers:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._topics = node.broker.topics
+        self._permissions = node.broker.permissions
         self._server = ServerConfigs(node)
 
     def routes(self) -> list[ApiRoute]:
@@ -84,6 +86,7 @@ class ConfigHandlers:
         )
 
     def _configs_of(self, resource_type: int, name: str) -> Sequence[ConfigEntry]:
+        self._require("describe_configs", resource_type, name)
         if resource_type != TOPIC:
             return self._server.of(resource_type, name)
         topic = self._topics.get(name).topic
@@ -94,6 +97,7 @@ class ConfigHandlers:
         for resource in request.resources:
             error = None
             try:
+                self._require("alter_configs", resource.resource_type, resource.resource_name)
                 configs = [(config.name, config.value) for config in resource.configs]
                 if resource.resource_type == TOPIC:
                     change = with_defaults(self._parse(configs))
@@ -119,6 +123,7 @@ class ConfigHandlers:
         for resource in request.resources:
             error = None
             try:
+                self._require("alter_configs", resource.resource_type, resource.resource_name)
                 configs = [(config.name, _wanted(config)) for config in resource.configs]
                 if resource.resource_type == TOPIC:
                     await self._apply(resource.resource_name, self._parse(configs), request.validate_only)
@@ -138,6 +143,7 @@ class ConfigHandlers:
 
     def list_resources(self, context: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
         """List what has configs of its own. Groups and loggers have none."""
+        self._permissions.require("describe_configs", "cluster")
         wanted = (request.resource_types or _LISTED) if context.version >= _TYPES_SINCE else (CLIENT_METRICS,)
         if not set(wanted) <= set(_LISTED):
             return ListConfigResourcesResponse(error_code=_UNSUPPORTED_VERSION)
@@ -153,6 +159,16 @@ class ConfigHandlers:
                 for name in names.get(kind, ())
             )
         )
+
+    def _require(self, operation: Operation, resource_type: int, name: str) -> None:
+        """Raise `ForbiddenError` unless the client may do this to the configs of a resource, before it is looked up."""
+        if resource_type == GROUP:
+            self._permissions.require(operation, "group", name)
+        elif resource_type != TOPIC:
+            self._permissions.require(operation, "cluster")
+        elif operation == "describe_configs" or not self._topics.may("alter", name):
+            # Whoever may alter a topic may alter its configs, which SQL does not tell apart.
+            self._topics.require(operation, name)
 
     def _parse(self, configs: Iterable[tuple[str, str | None]]) -> TopicChange:
         return parse_configs(configs, self._node.limits, self._node.cluster.durability)

@@ -1,14 +1,15 @@
 """Groups of the consumer protocol (KIP-848): ConsumerGroupHeartbeat and ConsumerGroupDescribe."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from uuid import UUID
 
 from tailrace.broker.broker import Broker
-from tailrace.kafka.cluster import GROUP_OPERATIONS, NOT_ASKED
+from tailrace.kafka.access import Access
+from tailrace.kafka.cluster import NOT_ASKED
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.kafka.handlers.groups import group_error_code
-from tailrace.model.consumer_group import ConsumerHeartbeat, DescribedPartitions
-from tailrace.model.errors import InvalidRequestError, TailraceError
+from tailrace.model.consumer_group import ConsumerHeartbeat, ConsumerMemberDescription, DescribedPartitions
+from tailrace.model.errors import InvalidRequestError, TailraceError, TopicForbiddenError
 from tailrace.model.limits import Limits
 from tailrace.wire.messages.consumer_groups import (
     CONSUMER_GROUP_DESCRIBE_API,
@@ -34,6 +35,7 @@ _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 class ConsumerGroupHandlers:
     def __init__(self, broker: Broker, limits: Limits) -> None:
         self._groups = broker.consumer_groups
+        self._access = Access(broker)
         self._limits = limits
 
     def routes(self) -> list[ApiRoute]:
@@ -75,12 +77,15 @@ class ConsumerGroupHandlers:
         )
 
     def describe(self, context: RequestContext, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-        operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-        return ConsumerGroupDescribeResponse(groups=tuple(self._described(name, operations) for name in request.group_ids))
+        asks = request.include_authorized_operations
+        return ConsumerGroupDescribeResponse(groups=tuple(self._described(name, asks) for name in request.group_ids))
 
-    def _described(self, name: str, operations: int) -> DescribedConsumerGroup:
+    def _described(self, name: str, asks_for_operations: bool) -> DescribedConsumerGroup:
         try:
             group = self._groups.describe(name)
+            if not self._access.may_describe_all({topic for member in group.members for topic in _topics_of(member)}):
+                # It does not say which, as in Kafka.
+                raise TopicForbiddenError(f"group {name!r} reads topics that you may not describe")
         except TailraceError as error:
             return DescribedConsumerGroup(group_id=name, error_code=group_error_code(error), error_message=str(error))
         return DescribedConsumerGroup(
@@ -106,8 +111,14 @@ class ConsumerGroupHandlers:
                 )
                 for member in group.members
             ),
-            authorized_operations=operations,
+            authorized_operations=self._access.on_group(name) if asks_for_operations else NOT_ASKED,
         )
+
+
+def _topics_of(member: ConsumerMemberDescription) -> Iterator[str]:
+    yield from member.topic_names
+    for each in (*member.assigned, *member.target):
+        yield each.topic
 
 
 def _owned(topics: Iterable[HeartbeatTopicPartitions]) -> Mapping[UUID, frozenset[int]]:

@@ -8,9 +8,9 @@ request is left to `produce.py`. `tests/unit/kafka/test_fast_produce.py` holds t
 
 from tailrace.broker.broker import Broker
 from tailrace.kafka.dispatch import PendingResponse
-from tailrace.model.errors import TailraceError
+from tailrace.model.errors import TailraceError, TopicForbiddenError
 from tailrace.model.record import Appended, RawBatch
-from tailrace.wire.batch import LENGTH_FROM, batch_length
+from tailrace.wire.batch import FLAGS_AT, HEADER_BYTES, LENGTH_FROM, TRANSACTIONAL_MASK, batch_length
 from tailrace.wire.fast_produce import (
     SingleBatchRequest,
     read_single_batch_request,
@@ -29,6 +29,7 @@ _MAYBE_STORED = 20
 class FastProduce:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._is_secured = broker.permissions.is_on
 
     def produce(self, frame: bytearray) -> PendingResponse | None:
         """Append the batch of a request. Return `None` if the request is not of this kind."""
@@ -37,6 +38,9 @@ class FastProduce:
             return None
         records = request.records
         if len(records) < LENGTH_FROM or batch_length(records) + LENGTH_FROM != len(records):
+            return None
+        if self._is_secured and (len(records) < HEADER_BYTES or records[FLAGS_AT] & TRANSACTIONAL_MASK):
+            # One of a transaction needs a right to the transactional id, too.
             return None
         topic = request.topic
         if not topic:
@@ -71,7 +75,8 @@ class _PendingProduce(PendingResponse):
 
     def failed(self, error: BaseException) -> None:
         if isinstance(error, TailraceError):
-            self.settle((write_single_batch_rejection(self._request, producer_error_code(error), str(error)),))
+            message = producer_error_message(error, is_named=bool(self._request.topic))
+            self.settle((write_single_batch_rejection(self._request, producer_error_code(error), message),))
         else:
             self.fail(error)
 
@@ -79,3 +84,10 @@ class _PendingProduce(PendingResponse):
 def producer_error_code(error: TailraceError) -> int:
     """Return the error code for a producer."""
     return _MAYBE_STORED if error.outcome == "unknown" else error.kafka_code
+
+
+def producer_error_message(error: TailraceError, *, is_named: bool) -> str:
+    """Return what a producer is told. One that named the topic by its id may not learn its name."""
+    if isinstance(error, TopicForbiddenError) and not is_named:
+        return "you may not publish to the topic with this id; have an administrator grant it"
+    return str(error)

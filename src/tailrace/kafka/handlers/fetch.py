@@ -6,6 +6,7 @@ from itertools import groupby
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.consume import TimedOffset
+from tailrace.kafka.access import Access
 from tailrace.kafka.dispatch import ApiRoute, EncodedResponse, RequestContext
 from tailrace.kafka.fetch_sessions import FetchSessions, WantedPartition
 from tailrace.model.errors import (
@@ -52,6 +53,7 @@ class FetchHandlers:
     def __init__(self, broker: Broker, sessions: FetchSessions) -> None:
         self._broker = broker
         self._sessions = sessions
+        self._access = Access(broker)
 
     def routes(self) -> list[ApiRoute]:
         return [ApiRoute(FETCH_API, self.fetch)]
@@ -118,7 +120,8 @@ class FetchHandlers:
                 )
             name = topic.name
         except TailraceError as error:
-            return PartitionBatches(name, number, (), NO_BOUNDS, error)
+            problem = self._access.hides(error, "consume", name) if name else error
+            return PartitionBatches(name, number, (), NO_BOUNDS, problem)
         return PartitionFetch(name, number, Offset(wanted.offset), max(0, wanted.max_bytes))
 
 
@@ -168,6 +171,7 @@ class ListOffsetsHandlers:
         if wanted.current_leader_epoch > LEADER_EPOCH:
             return ListOffsetsPartitionResponse(partition_index=index, error_code=UnknownLeaderEpochError.kafka_code)
         try:
+            self._topics.require("describe", topic)
             pattern = self._pattern(topic, index)
             if pattern is not None:
                 return await self._look_up_in(pattern, wanted)
@@ -224,6 +228,7 @@ class ListOffsetsHandlers:
         if wanted.current_leader_epoch > LEADER_EPOCH:
             return EpochEndOffset(partition=index, error_code=UnknownLeaderEpochError.kafka_code)
         try:
+            self._topics.require("describe", topic)
             pattern = self._pattern(topic, index)
             end = self._positions.bounds(topic, index).end if pattern is None else self._patterns.log_end
         except TailraceError as error:

@@ -5,6 +5,7 @@ from itertools import groupby
 from uuid import UUID
 
 from tailrace.broker.broker import Broker
+from tailrace.kafka.access import Access
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.kafka.handlers.groups import group_error_code
 from tailrace.model.errors import IllegalGenerationError, TailraceError, UnknownGroupError, UnknownTopicError
@@ -38,6 +39,8 @@ from tailrace.wire.messages.group_offsets import (
 _UNKNOWN_TOPIC_ID = 100
 _BY_TOPIC_ID = 10
 """The first version of OffsetCommit and OffsetFetch that names topics by id."""
+_CODE_OF_ALL_SINCE = 2
+"""The first version of OffsetFetch with an error code for all partitions."""
 _MANY_GROUPS = 8
 _KNOWS_EPOCHS = 9
 """The first version of OffsetCommit and OffsetFetch with the epochs of members of the consumer protocol."""
@@ -50,6 +53,8 @@ class GroupOffsetHandlers:
         self._topics = broker.topics
         self._offsets = broker.offsets
         self._groups = broker.groups
+        self._permissions = broker.permissions
+        self._access = Access(broker)
         self._removal = broker.group_removal
         self._transactions = broker.transaction_queries
 
@@ -76,6 +81,8 @@ class GroupOffsetHandlers:
             if name is not None
             for partition in topic.partitions
         ]
+        if (refusal := self._access.refusal("consume", "group", request.group_id)) is not None:
+            return OffsetCommitResponse(topics=tuple(_all_rejected(topic, refusal.kafka_code) for topic in request.topics))
         if context.version < _KNOWS_EPOCHS and self._groups.is_consumer_member(request.group_id, request.member_id):
             return OffsetCommitResponse(topics=tuple(_all_rejected(topic, _UNSUPPORTED_VERSION) for topic in request.topics))
         try:
@@ -113,6 +120,10 @@ class GroupOffsetHandlers:
                 OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes) for topic in request.topics
             )
         group = self._fetched(OffsetFetchRequestGroup(group_id=request.group_id, topics=wanted), False, request.require_stable)
+        if group.error_code and context.version < _CODE_OF_ALL_SINCE:
+            nothing = [(each.name, [_nothing(n, group.error_code) for n in each.partition_indexes]) for each in wanted or ()]
+            topics = (OffsetFetchResponseTopics(name=name, partitions=tuple(partitions)) for name, partitions in nothing)
+            group = OffsetFetchResponseGroup(group_id=request.group_id, topics=tuple(topics))
         return OffsetFetchResponse(
             error_code=group.error_code,
             topics=tuple(
@@ -135,6 +146,7 @@ class GroupOffsetHandlers:
 
     async def delete(self, context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         try:
+            self._permissions.require("drop", "group", request.group_id)
             self._groups.describe(request.group_id)
         except TailraceError as error:
             return OffsetDeleteResponse(error_code=group_error_code(error))
@@ -142,6 +154,8 @@ class GroupOffsetHandlers:
 
     def _fetched(self, wanted: OffsetFetchRequestGroup, by_id: bool, require_stable: bool) -> OffsetFetchResponseGroup:
         group = wanted.group_id
+        if (refusal := self._access.refusal("describe", "group", group)) is not None:
+            return OffsetFetchResponseGroup(group_id=group, error_code=refusal.kafka_code)
         if wanted.member_id is not None or wanted.member_epoch >= 0:
             try:
                 self._groups.check_fetch(group, MemberIdentity(wanted.member_id or NO_MEMBER, wanted.member_epoch))
@@ -168,6 +182,7 @@ class GroupOffsetHandlers:
         if topic is None:
             return _nothing(partition, _UNKNOWN_TOPIC_ID)
         try:
+            self._topics.require("describe", topic)
             if require_stable:
                 self._transactions.check_offset_stable(group, topic, partition)
             committed = self._offsets.committed(group, topic, partition)

@@ -1,7 +1,8 @@
 """Consumer groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups and DeleteGroups."""
 
 from tailrace.broker.broker import Broker
-from tailrace.kafka.cluster import GROUP_OPERATIONS, NOT_ASKED
+from tailrace.kafka.access import Access
+from tailrace.kafka.cluster import NOT_ASKED
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.model.errors import MemberIdRequiredError, TailraceError, UnknownGroupError
 from tailrace.model.group import JoinRequest, MemberIdentity, MemberProtocol, SyncRequest
@@ -57,6 +58,8 @@ class GroupHandlers:
     def __init__(self, broker: Broker) -> None:
         self._groups = broker.groups
         self._removal = broker.group_removal
+        self._permissions = broker.permissions
+        self._access = Access(broker)
 
     def routes(self) -> list[ApiRoute]:
         return [
@@ -150,12 +153,17 @@ class GroupHandlers:
         )
 
     def describe(self, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-        operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-        return DescribeGroupsResponse(groups=tuple(self._described(context, name, operations) for name in request.groups))
+        asks = request.include_authorized_operations
+        return DescribeGroupsResponse(
+            groups=tuple(
+                self._described(context, name, self._access.on_group(name) if asks else NOT_ASKED) for name in request.groups
+            )
+        )
 
     def list_groups(self, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
         states = {state.lower() for state in request.states_filter}
         types = {kind.lower() for kind in request.types_filter}
+        may_list_all = self._permissions.may("describe", "cluster")
         return ListGroupsResponse(
             groups=tuple(
                 ListedGroup(
@@ -164,7 +172,7 @@ class GroupHandlers:
                     group_state=listed.state,
                     group_type=listed.group_type,
                 )
-                for listed in self._groups.all()
+                for listed in (self._groups.all() if may_list_all else self._groups.visible())
                 if (not states or listed.state.lower() in states) and (not types or listed.group_type in types)
             )
         )

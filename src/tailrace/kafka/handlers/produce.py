@@ -8,12 +8,18 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tailrace.broker.broker import Broker
+from tailrace.kafka.access import Access
 from tailrace.kafka.dispatch import ApiRoute, DeferredResponse, EncodedResponse, RequestContext
-from tailrace.kafka.handlers.fast_produce import PARTITIONS_ADDED_SINCE, FastProduce, producer_error_code
+from tailrace.kafka.handlers.fast_produce import (
+    PARTITIONS_ADDED_SINCE,
+    FastProduce,
+    producer_error_code,
+    producer_error_message,
+)
 from tailrace.model.errors import InvalidRecordsError, InvalidRequestError, TailraceError
 from tailrace.model.ids import Offset
 from tailrace.model.record import Appended, RawBatch
-from tailrace.wire.batch import LENGTH_FROM, batch_length
+from tailrace.wire.batch import HEADER_BYTES, LENGTH_FROM, batch_length, is_transactional, read_header
 from tailrace.wire.fast_produce import ProducedPartition, ProducedTopic, write_produce_response
 from tailrace.wire.messages.produce import PRODUCE_API, PartitionProduceData, ProduceRequest, TopicProduceData
 from tailrace.wire.route_decisions import DECISIONS_TOPIC
@@ -31,6 +37,8 @@ Outcomes = Sequence[Appended | TailraceError]
 class ProduceHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._permissions = broker.permissions
+        self._access = Access(broker)
 
     def routes(self) -> list[ApiRoute]:
         # librdkafka concludes from a missing version 0 that the broker does not support compression.
@@ -40,6 +48,11 @@ class ProduceHandlers:
     def produce(self, context: RequestContext, request: ProduceRequest) -> EncodedResponse | DeferredResponse:
         if request.acks not in _ACKS:
             return _all_rejected(context, request, _INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it must be -1, 0 or 1")
+        refusal = self._transaction_refusal(request) if self._permissions.is_on else None
+        if refusal is not None:
+            if request.acks == _NO_ACKS:
+                raise refusal
+            return _all_rejected(context, request, refusal.kafka_code, str(refusal))
         by_id = context.version >= _IDS_SINCE
         names = [self._name_of(topic, by_id) for topic in request.topic_data]
         placed: list[int | TailraceError] = []
@@ -56,6 +69,21 @@ class ProduceHandlers:
         if request.acks == _NO_ACKS:
             return DeferredResponse(self._append(context, batches), lambda done: _check_unacknowledged(call, done))
         return DeferredResponse(self._append(context, batches), lambda done: _response(context, call, done))
+
+    def _transaction_refusal(self, request: ProduceRequest) -> TailraceError | None:
+        """Return why the request may not write in a transaction, if it does. Each batch needs the right to the transactional id
+        that its producer has, whatever the request says."""
+        batches = [partition.records for topic in request.topic_data for partition in topic.partition_data if partition.records]
+        owners = {
+            self._broker.transaction_services.appends.registry.owner_of(read_header(batch).producer_id)
+            for batch in batches
+            if len(batch) >= HEADER_BYTES and is_transactional(batch)
+        }
+        if not owners:
+            return None
+        names = {request.transactional_id or "", *(owner for owner in owners if owner is not None)}
+        refusals = (self._access.refusal("publish", "transactional_id", name) for name in sorted(names))
+        return next((refusal for refusal in refusals if refusal is not None), None)
 
     def _append(self, context: RequestContext, batches: Sequence[RawBatch]) -> "asyncio.Future[Outcomes]":
         if any(batch.topic == DECISIONS_TOPIC for batch in batches):
@@ -113,7 +141,9 @@ def _response(context: RequestContext, call: _ProduceCall, done: "asyncio.Future
     outcomes = iter(call.outcomes(done))
     topics = [
         ProducedTopic(
-            topic.name, topic.topic_id, [_produced(partition.index, next(outcomes)) for partition in topic.partition_data]
+            topic.name,
+            topic.topic_id,
+            [_produced(topic, partition.index, next(outcomes)) for partition in topic.partition_data],
         )
         for topic in call.request.topic_data
     ]
@@ -137,9 +167,10 @@ def _all_rejected(context: RequestContext, request: ProduceRequest, code: int, m
     return EncodedResponse((write_produce_response(context.version, topics),))
 
 
-def _produced(number: int, outcome: Appended | TailraceError) -> ProducedPartition:
+def _produced(topic: TopicProduceData, number: int, outcome: Appended | TailraceError) -> ProducedPartition:
     if isinstance(outcome, TailraceError):
-        return _rejected(number, producer_error_code(outcome), str(outcome))
+        message = producer_error_message(outcome, is_named=bool(topic.name))
+        return _rejected(number, producer_error_code(outcome), message)
     return ProducedPartition(number, 0, outcome.base_offset, outcome.append_time, outcome.log_start)
 
 

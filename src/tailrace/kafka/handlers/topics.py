@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from tailrace.kafka.access import Access
 from tailrace.kafka.cluster import LOG_DIR, REPLICAS, Node
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.kafka.handlers.configs import log_without_effect
@@ -13,6 +14,7 @@ from tailrace.model.errors import (
     InvalidReplicationError,
     InvalidRequestError,
     TailraceError,
+    TopicForbiddenError,
     UnknownTopicError,
 )
 from tailrace.model.ids import Offset
@@ -61,6 +63,7 @@ class TopicHandlers:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._topics = node.broker.topics
+        self._access = Access(node.broker)
 
     def routes(self) -> list[ApiRoute]:
         return [
@@ -97,6 +100,13 @@ class TopicHandlers:
                 log_without_effect(name, change)
         except TailraceError as error:
             return CreatableTopicResult(name=name, error_code=error.kafka_code, error_message=str(error))
+        if not self._topics.may("describe_configs", name):
+            return CreatableTopicResult(
+                name=name,
+                topic_id=topic.uuid if topic else NO_UUID,
+                error_message=None,
+                topic_config_error_code=TopicForbiddenError.kafka_code,
+            )
         return CreatableTopicResult(
             name=name,
             topic_id=topic.uuid if topic else NO_UUID,
@@ -133,6 +143,7 @@ class TopicHandlers:
 
     async def _grow(self, wanted: CreatePartitionsTopic, validate_only: bool) -> CreatePartitionsTopicResult:
         try:
+            self._topics.require("alter", wanted.name)
             topic = self._topics.get(wanted.name).topic
             more = wanted.count - topic.partitions
             if more <= 0:
@@ -148,7 +159,8 @@ class TopicHandlers:
             if validate_only:
                 self._topics.check_room(more)
             else:
-                await self._topics.create(topic.name, wanted.count)
+                # The right to alter the topic is enough, as in Kafka.
+                await self._topics.create(topic.name, wanted.count, by_server=True)
         except TailraceError as error:
             return CreatePartitionsTopicResult(name=wanted.name, error_code=error.kafka_code, error_message=str(error))
         return CreatePartitionsTopicResult(name=wanted.name)
@@ -181,7 +193,13 @@ class TopicHandlers:
 
     async def _delete(self, wanted: DeleteTopicState) -> DeletableTopicResult:
         try:
-            live = self._topics.get(wanted.name) if wanted.name is not None else self._topics.by_uuid(wanted.topic_id)
+            if wanted.name is not None:
+                self._topics.require("drop", wanted.name)
+                live = self._topics.get(wanted.name)
+            else:
+                live = self._topics.by_uuid(wanted.topic_id)
+                if not self._topics.may("describe", live.topic.name):
+                    raise TopicForbiddenError(f"you may not describe the topic with the id {wanted.topic_id}, nor drop it")
             topic = await self._topics.delete(live.topic.name)
         except TailraceError as error:
             return DeletableTopicResult(
@@ -190,6 +208,8 @@ class TopicHandlers:
         return DeletableTopicResult(name=wanted.name or topic.name, topic_id=topic.uuid)
 
     def describe_log_dirs(self, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+        if (refusal := self._access.refusal("describe", "cluster")) is not None:
+            return DescribeLogDirsResponse(error_code=refusal.kafka_code)
         wanted = request.topics
         if wanted is None:
             wanted = tuple(

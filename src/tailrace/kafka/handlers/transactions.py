@@ -10,6 +10,7 @@ from itertools import groupby
 from uuid import UUID
 
 from tailrace.broker.broker import Broker
+from tailrace.kafka.access import Access
 from tailrace.kafka.dispatch import ApiRoute, RequestContext
 from tailrace.kafka.handlers.groups import group_error_code
 from tailrace.model.errors import (
@@ -90,6 +91,7 @@ class TransactionHandlers:
         self._topics = broker.topics
         self._groups = broker.groups
         self._transactions = broker.transactions
+        self._access = Access(broker)
 
     def routes(self) -> list[ApiRoute]:
         return [
@@ -104,7 +106,10 @@ class TransactionHandlers:
         topics = request.v3_and_below_topics
         partitions = [(topic.name, number) for topic in topics for number in topic.partitions]
         codes = [self._missing(name, number) for name, number in partitions]
-        if any(codes):
+        refusal = self._access.refusal("publish", "transactional_id", request.v3_and_below_transactional_id)
+        if refusal is not None:
+            codes = [refusal.kafka_code] * len(codes)
+        elif any(codes):
             codes = [code or _OPERATION_NOT_ATTEMPTED for code in codes]
         else:
             try:
@@ -202,6 +207,7 @@ class TransactionHandlers:
 
     def _missing(self, topic: str, partition: int) -> int:
         try:
+            self._topics.require("publish", topic)
             self._topics.get(topic).partition(partition)
         except TailraceError as error:
             return error.kafka_code

@@ -362,7 +362,7 @@ class ExpressionAnalyzer(TypeResolver):
 
     def _value_function(self, fields: Node, scope: Scope) -> Expression:
         location = location_of(fields)
-        value = session_value(fields["op"], location)
+        value = session_value(fields, location)
         if value is not None:
             return value
         target = _VALUE_FUNCTIONS.get(fields["op"].removesuffix("_N"))

@@ -18,6 +18,7 @@ _TOKEN = re.compile(
     (?P<blank>[ \t\r\n\f\v]+|--[^\r\n]*)
     |(?P<comment>/\*)
     |(?P<string>[uU]&'(?:[^']|'')*'|[bBxXnN]?'(?:[^']|'')*'|[eE]'(?:[^'\\]|''|\\.)*')
+    |(?P<unclosed>[eE]')
     |(?P<dollar>\$(?:[A-Za-z_\x80-\U0010ffff][\w\x80-\U0010ffff]*)?\$)
     |(?P<parameter>\$\d+)
     |(?P<quoted>(?:[uU]&)?"(?:[^"]|"")*")
@@ -76,6 +77,9 @@ def read_tokens(text: str) -> list[SqlToken]:
         if kind == "blank":
             at = end
             continue
+        if kind == "unclosed":
+            # Without its E it might be a closed string, and what follows another statement.
+            raise _not_closed(text, at, "'")
         if kind == "comment":
             at = _end_of_comment(text, at)
             continue

@@ -35,6 +35,8 @@ class TokenReader:
         """The names of the parameters read so far."""
         self.is_placeholder = False
         """Whether the last value stands for a parameter whose value is not known yet."""
+        self.conceals = False
+        """Whether errors don't quote what was found, because it may be a password."""
 
     @property
     def is_at_end(self) -> bool:
@@ -77,6 +79,22 @@ class TokenReader:
             parts.append(self._part(f"the rest of {what}"))
         return ".".join(parts)
 
+    def name_or_prefix(self, what: str) -> tuple[str, bool]:
+        """Read a name, or the beginning of names with a star behind it (`app.ord*`, `app.*`); return whether it is that.
+
+        Either may be a string.
+        """
+        if not self.is_at_end and self._tokens[self._at].kind == "string":
+            text = self.string(what)
+            return (text.removesuffix("*"), text.endswith("*"))
+        parts = [self._part(what)]
+        while self._is("."):
+            self._at += 1
+            if self._take_sign("*"):
+                return f"{'.'.join(parts)}.", True
+            parts.append(self._part(f"the rest of {what}"))
+        return ".".join(parts), self._take_sign("*")
+
     def word(self, what: str) -> str:
         """Read a name without dots."""
         return self._part(what)
@@ -94,6 +112,17 @@ class TokenReader:
         if isinstance(value, bool) or not isinstance(value, int):
             raise SqlError(f"{what} is {value!r}; it must be a whole number", *self._last_position())
         return value
+
+    def quantity(self, what: str) -> str:
+        """Read a number, which may have a fraction, or a string with a unit, and return its text."""
+        if not self.is_at_end and self._tokens[self._at].kind == "number":
+            self._last = self._at
+            self._at += 1
+            return self._tokens[self._last].text
+        value = self.value(what, str)
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            raise SqlError(f"{what} is {value!r}; it must be a number, or a string with a unit", *self._last_position())
+        return str(value)
 
     def value(self, what: str, kind_wanted: type[str] | type[int]) -> object:
         """Read a string, a number, TRUE, FALSE, NULL or a parameter."""
@@ -173,6 +202,15 @@ class TokenReader:
     def fail(self, expected: str, hint: str = "") -> NoReturn:
         raise SqlSyntaxError(f"expected {expected}, found {self._found()}{hint}", *self.position)
 
+    def comes_before(self, word: str, *ends: str) -> bool:
+        """Return whether a keyword comes later, and before any of these others."""
+        for token in self._tokens[self._at :]:
+            if token.is_word(word.lower()):
+                return True
+            if token.is_word(*(end.lower() for end in ends)):
+                return False
+        return False
+
     def ends_with(self, phrase: str) -> bool:
         """Return whether these keywords come next, and nothing after them."""
         return self._after(phrase) == len(self._tokens)
@@ -190,7 +228,9 @@ class TokenReader:
         raise SqlError(message, *(position or self._last_position()))
 
     def _found(self) -> str:
-        return "the end of the statement" if self.is_at_end else repr(self._source_of(self._tokens[self._at]))
+        if self.is_at_end:
+            return "the end of the statement"
+        return "something else" if self.conceals else repr(self._source_of(self._tokens[self._at]))
 
     def _source_of(self, token: SqlToken) -> str:
         return self._text[token.start : token.end]
@@ -229,7 +269,8 @@ class TokenReader:
         written = self._tokens[self._at].text
         self._at += 1
         if not written.isdigit() or len(written) > len(str(1 << 63)):
-            raise SqlError(f"{what} is {written[:40]}; it must be a whole number below 2^63", *self._last_position())
+            shown = "a number" if self.conceals else written[:40]
+            raise SqlError(f"{what} is {shown}; it must be a whole number below 2^63", *self._last_position())
         return -int(written) if negative else int(written)
 
     def _parameter(self, name: str, length: int, kind_wanted: type[str] | type[int]) -> object:

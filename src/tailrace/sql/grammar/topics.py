@@ -15,7 +15,7 @@ ACK topic GROUP 'g' [PARTITION p] UPTO OFFSET n
 COMMIT topic GROUP 'g' [PARTITION p] UPTO OFFSET n
 REDRIVE DEAD LETTERS OF topic [WHERE condition] [LIMIT n]
 ALTER PIPELINE name SET (latency = 'batch' | 'realtime')
-SHOW TOPICS | TABLES | VIEWS | ROUTES | GROUPS | PIPELINES | SOURCES | SHADOWS
+SHOW TOPICS | TABLES | VIEWS | ROUTES | GROUPS | PIPELINES | SOURCES | SHADOWS | USERS | ROLES | TOKENS
 DESCRIBE [TOPIC | TABLE | VIEW] name
 """
 
@@ -76,6 +76,10 @@ _SHOWN: dict[str, ShownObjects] = {
     "PIPELINES": "pipelines",
     "SOURCES": "sources",
     "SHADOWS": "shadows",
+    "USERS": "users",
+    "ROLES": "roles",
+    "TOKENS": "tokens",
+    "QUOTAS": "quotas",
 }
 _DESCRIBED: dict[str, Literal["topic", "table", "view"]] = {"TOPIC": "topic", "TABLE": "table", "VIEW": "view"}
 
@@ -341,7 +345,7 @@ def _pipeline_option(reader: TokenReader, name: str, position: TextPosition) -> 
 
 def show(reader: TokenReader, text: str) -> Statement:
     reader.expect("SHOW")
-    what = _SHOWN[reader.one_of(*_SHOWN)]
+    what = _SHOWN[reader.one_of(*_SHOWN, "GRANTS")]
     reader.expect_end()
     return ShowStatement(text=text, what=what)
 

@@ -17,6 +17,7 @@ from tailrace.model.errors import (
     LimitExceededError,
     QueryLimitError,
     SqlError,
+    SqlForbiddenError,
     TailraceError,
     UnknownTableError,
 )
@@ -24,6 +25,7 @@ from tailrace.model.ids import Cursor
 from tailrace.model.limits import Limits
 from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import Column, Table
+from tailrace.sql.privileges import Privileges, visible_tables
 from tailrace.sql.results import Result, RowConflict
 from tailrace.sql.schema_names import found_name
 from tailrace.wire.arrow_stream import InvalidStreamError, MessageSplitter
@@ -67,10 +69,15 @@ class _Rows(NamedTuple):
 
 class CopyHandler:
     def __init__(
-        self, broker: Broker, execute: Callable[[str, Sequence[Any]], Awaitable[list[Result]]], limits: Limits
+        self,
+        broker: Broker,
+        execute: Callable[[str, Sequence[Any]], Awaitable[list[Result]]],
+        privileges: Privileges,
+        limits: Limits,
     ) -> None:
         self._broker = broker
         self._execute = execute
+        self._privileges = privileges
         self._limits = limits
 
     async def insert(self, name: str, data: bytes, *, skip: bool) -> CopiedRows:
@@ -110,14 +117,17 @@ class CopyHandler:
 
     def _table(self, name: str) -> Table:
         name = found_name(name, self._broker)
+        try:
+            self._privileges.check_target("insert", name)
+        except SqlForbiddenError as error:
+            self._privileges.note(error)
+            raise
         table = self._broker.tables.find(name)
         if table is not None:
             return table
         if self._broker.topics.find(name) is not None:
             raise UnknownTableError(f"{name!r} is a topic, not a table; publish to it")
-        raise UnknownTableError(
-            f"there is no table {name!r}{did_you_mean(name, [table.name for table in self._broker.tables])}"
-        )
+        raise UnknownTableError(f"there is no table {name!r}{did_you_mean(name, visible_tables(self._broker))}")
 
 
 def _read_rows(data: bytes, table: Table, limits: Limits) -> _Rows:

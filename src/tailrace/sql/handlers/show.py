@@ -17,15 +17,18 @@ from tailrace.model.table import Column, ColumnType
 from tailrace.sql.results import Result, ResultColumn
 from tailrace.sql.select.execution import tables_and_topics
 from tailrace.sql.statements import DescribeStatement, ShowStatement
+from tailrace.sql.visible_security import visible_quotas, visible_roles, visible_tokens, visible_users
 
 _TEXT = ColumnType("text")
 _INTEGER = ColumnType("integer")
 _BIGINT = ColumnType("bigint")
+_DOUBLE = ColumnType("double")
 _BOOLEAN = ColumnType("boolean")
+_TEXTS = ColumnType("list", element=_TEXT)
 
 
 class ShowHandler:
-    """Runs SHOW and DESCRIBE."""
+    """Runs SHOW and DESCRIBE, of what the principal of the request may describe."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -42,6 +45,10 @@ class ShowHandler:
             "pipelines": self._pipelines,
             "sources": self._sources,
             "shadows": self._shadows,
+            "users": self._users,
+            "roles": self._roles,
+            "tokens": self._tokens,
+            "quotas": self._quotas,
         }
         return shown[asked.what]()
 
@@ -73,7 +80,7 @@ class ShowHandler:
             cleanup_policy=_TEXT,
         )
         rows = []
-        for live in self._broker.topics:
+        for live in self._broker.topics.visible():
             if live.is_reserved:
                 continue
             topic, settings = live.topic, live.topic.settings
@@ -85,6 +92,8 @@ class ShowHandler:
         columns = _columns(name=_TEXT, columns=_INTEGER, primary_key=ColumnType("list", element=_TEXT), changes=_BIGINT)
         rows = []
         for table in self._broker.tables:
+            if not self._may_describe(table.name):
+                continue
             changes = self._broker.topics.by_id(table.changes)
             records = 0 if changes is None else self._content(changes)[0]
             rows.append((table.name, len(table.columns), list(table.primary_key), records))
@@ -92,7 +101,8 @@ class ShowHandler:
 
     def _views(self) -> Result:
         columns = _columns(name=_TEXT, columns=_INTEGER, query=_TEXT)
-        rows = [(view.name, len(view.columns), view.text) for view in self._broker.views]
+        views = [view for view in self._broker.views if self._may_describe(view.name)]
+        rows = [(view.name, len(view.columns), view.text) for view in views]
         return Result(columns, rows, status=f"SHOW VIEWS {len(rows)}")
 
     def _routes(self) -> Result:
@@ -123,6 +133,7 @@ class ShowHandler:
                 self._broker.routes.breakage(route),
             )
             for route in self._broker.routes
+            if self._may_describe(route.table_name) and self._broker.topics.may("describe", route.topic_name)
         ]
         return Result(columns, rows, status=f"SHOW ROUTES {len(rows)}")
 
@@ -134,7 +145,7 @@ class ShowHandler:
         groups = self._broker.groups
         rows = [
             (listed.name, listed.state, len(groups.describe(listed.name).members), totals[listed.name])
-            for listed in groups.all()
+            for listed in groups.visible()
         ]
         return Result(columns, rows, status=f"SHOW GROUPS {len(rows)}")
 
@@ -184,6 +195,37 @@ class ShowHandler:
         ]
         return Result(columns, rows, status=f"SHOW SHADOWS {len(rows)}")
 
+    def _users(self) -> Result:
+        columns = _columns(name=_TEXT, roles=_TEXTS, has_password=_BOOLEAN)
+        rows = [(user.name, list(user.roles), bool(user.verifiers)) for user in visible_users(self._broker)]
+        return Result(columns, rows, status=f"SHOW USERS {len(rows)}")
+
+    def _roles(self) -> Result:
+        columns = _columns(name=_TEXT, roles=_TEXTS, members=_TEXTS)
+        rows = [(role.name, list(role.roles), members) for role, members in visible_roles(self._broker)]
+        return Result(columns, rows, status=f"SHOW ROLES {len(rows)}")
+
+    def _tokens(self) -> Result:
+        columns = _columns(token_id=_TEXT, user_name=_TEXT, note=_TEXT, expires_at=ColumnType("timestamp"))
+        rows = [
+            (
+                token.id,
+                token.user,
+                token.note or None,
+                None if token.expires_ms is None else datetime.fromtimestamp(token.expires_ms / 1000, UTC),
+            )
+            for token in visible_tokens(self._broker)
+        ]
+        return Result(columns, rows, status=f"SHOW TOKENS {len(rows)}")
+
+    def _quotas(self) -> Result:
+        columns = _columns(user_name=_TEXT, client_id=_TEXT, quota=_TEXT, value=_DOUBLE)
+        rows = [(quota.entity.user, quota.entity.client_id, kind, value) for quota, kind, value in visible_quotas(self._broker)]
+        return Result(columns, rows, status=f"SHOW QUOTAS {len(rows)}")
+
+    def _may_describe(self, table: str) -> bool:
+        return self._broker.permissions.may("describe", "table", table)
+
     def _table(self, name: str) -> Result:
         columns = _columns(column=_TEXT, type=_TEXT, nullable=_BOOLEAN, default=_TEXT, primary_key=_INTEGER)
         captured = self._broker.sources.find_table(name)
@@ -204,7 +246,8 @@ class ShowHandler:
         live = self._broker.topics.get(name)
         topic = live.topic
         records, size = self._content(live)
-        sources = [route.table_name for route in self._broker.routes.of_topic(topic.id)]
+        tables = [route.table_name for route in self._broker.routes.of_topic(topic.id)]
+        sources = [table for table in tables if self._may_describe(table)]
         told: dict[str, object] = {
             "name": topic.name,
             "alias": topic.alias,

@@ -1,10 +1,14 @@
 """CREATE, ALTER, TRUNCATE and DROP TABLE, indexes and types, as calls of `sql.tables`."""
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.security.principals import current_principal
 from tailrace.model.errors import SqlError, UnknownTableError
 from tailrace.model.names import without_public
+from tailrace.model.security import Operation
 from tailrace.model.suggestions import did_you_mean
+from tailrace.model.table import Table
 from tailrace.sql.grammar.columns import is_known_type
+from tailrace.sql.privileges import refusal, visible_tables
 from tailrace.sql.results import Result
 from tailrace.sql.statements import (
     AlterTableStatement,
@@ -74,14 +78,27 @@ class TableHandler:
     async def drop_index(self, asked: DropIndexStatement) -> Result:
         found = []
         for name in asked.names:
-            index = self._tables.find_index(name) or self._tables.find_index(without_public(name))
+            index = self._tables.find_index(name, self._is_visible) or self._tables.find_index(
+                without_public(name), self._is_visible
+            )
             if index is not None:
+                self._require("alter", index[0].name, asked)
                 found.append(index)
-            elif not asked.if_exists:
+                continue
+            # Indexes share the names of tables.
+            self._require("describe", name, asked)
+            if not asked.if_exists:
                 raise SqlError(f"index {name!r} does not exist", asked.line, asked.column, sqlstate="42704")
         for table, known in found:
             await self._tables.drop_index(table, known)
         return Result(status="DROP INDEX" if found else "DROP INDEX, which does not exist")
+
+    def _is_visible(self, table: Table) -> bool:
+        return self._broker.permissions.may("describe", "table", table.name)
+
+    def _require(self, operation: Operation, table: str, asked: DropIndexStatement) -> None:
+        if not self._broker.permissions.may(operation, "table", table):
+            raise refusal(current_principal().name, operation, table, (asked.line, asked.column))
 
     async def create_type(self, asked: CreateTypeStatement) -> Result:
         if is_known_type(without_public(asked.name)):
@@ -109,5 +126,5 @@ class TableHandler:
             return SqlError(f"{name!r} is a view, not a table; use {for_views}", *place, sqlstate=_WRONG_OBJECT)
         if self._broker.topics.find(name) is not None:
             return UnknownTableError(f"{name!r} is a topic, not a table; use {for_topics}")
-        hint = did_you_mean(name, [table.name for table in self._tables])
+        hint = did_you_mean(name, visible_tables(self._broker))
         return UnknownTableError(f"there is no table {name!r}{hint}", *place)

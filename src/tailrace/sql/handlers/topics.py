@@ -58,10 +58,11 @@ class TopicHandler:
             )
         if live is None and asked.if_exists:
             return Result(status="DROP TOPIC, which does not exist")
-        dependent = None
         if live is not None and asked.cascade:
             dependent = self._broker.views.removal_of(live.topic.id, self._broker.routes.removal_of(live.topic.id))
-        await self._broker.topics.delete(asked.name, dependent)
+            await self._broker.grants.turns.run(self._broker.topics.delete(asked.name, dependent))
+        else:
+            await self._broker.topics.delete(asked.name)
         return Result(status="DROP TOPIC")
 
 

@@ -81,6 +81,7 @@ class RouteHandler:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _checked(self, asked: AddRouteStatement) -> tuple[Route, CheckedRoute, Table]:
+        self._broker.route_owners.require_add(asked.topic, asked.table)
         topic = self._broker.topics.get(asked.topic).topic
         captured = self._broker.sources.find_table(asked.table)
         table = self._broker.tables.get(asked.table) if captured is None else captured.table

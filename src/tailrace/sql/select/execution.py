@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from tailrace.broker.broker import Broker
 from tailrace.broker.reading.answers import ReadAnswer
 from tailrace.broker.reading.scan import TopicScan
+from tailrace.broker.security.principals import current_principal
 from tailrace.model.clock import Clock
 from tailrace.model.errors import TailraceError, UnknownTableError, UnsupportedSqlError
 from tailrace.model.ids import TableId
@@ -19,11 +20,22 @@ from tailrace.model.table import Table
 from tailrace.sql.analysis.relations import RelationColumn
 from tailrace.sql.analysis.types import of_column, to_column
 from tailrace.sql.parameters import Parameters, in_order, is_many
+from tailrace.sql.privileges import Privileges, refusal
 from tailrace.sql.results import Result, ResultColumn, RowSink
 from tailrace.sql.select.fast_point_select import PointSelects
-from tailrace.sql.select.plan import FoundRelation, PlannedScan, QueryPlan, QueryPlanner, names_in, sql_type_of
+from tailrace.sql.select.plan import (
+    NOTHING_REFUSED,
+    FoundRelation,
+    FoundView,
+    PlannedScan,
+    QueryPlan,
+    QueryPlanner,
+    RefusedNames,
+    names_in,
+    sql_type_of,
+)
 from tailrace.sql.select.sources import scan_bounds
-from tailrace.sql.select.system import ReadRows, SystemRelation
+from tailrace.sql.select.system import ReadRows, SystemRelation, visible_rows
 from tailrace.sql.select.system_names import find_system, found_system, is_system_name
 from tailrace.sql.select.tables import ChangedRowsRelation, RowReader, SnapshotReader, TableRelation, can_use_copy
 from tailrace.sql.select.topics import HIDDEN_COLUMNS, TOPIC_COLUMNS, FieldReader, TopicRelation
@@ -74,7 +86,7 @@ class QuerySources:
         """Look up everything that the query names. `build` is the kind of execution, if it is not the usual one."""
         values = in_order(query, params)
         looked_up = self.look_up(query, values)
-        planner = QueryPlanner(query, values, looked_up.found, looked_up.names, self.now(), self.limits)
+        planner = QueryPlanner(query, values, looked_up.found, looked_up.names, self.now(), self.limits, looked_up.refused)
         return (build or QueryExecution)(query, planner, looked_up, self, answer)
 
     def prepare_write(
@@ -84,7 +96,12 @@ class QuerySources:
         from tailrace.sql.select.write_queries import WriteExecution
 
         values = () if is_many(params, write) else in_order(write, params)
-        return (build or WriteExecution)(write, values, self.look_up(write, values), self, answer)
+        looked_up = self.look_up(write, values)
+        if write.target in looked_up.refused.names:
+            # The target is found by the analysis, whether it may be read or not.
+            place = write.position_of(write.target_location)
+            raise refusal(looked_up.refused.principal, "select", write.target, place)
+        return (build or WriteExecution)(write, values, looked_up, self, answer)
 
     def now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
@@ -94,49 +111,56 @@ class QuerySources:
         return self._find(name) if self._broker.tables.find(name) is not None else None
 
     def look_up(self, statement: PostgresStatement, values: Sequence[object]) -> "LookedUp":
-        """Look up everything that a statement reads."""
-        found, changes, is_complete = self._resolved(statement, values)
+        """Look up everything that a statement reads, as far as the principal of the request may read it."""
+        found, changes, is_complete, refused = self._resolved(statement, values)
         views: dict[str, TopicScan] = {}
         system: dict[str, ReadRows] = {}
         for name, relation in found.items():
             if relation.kind == "topic":
                 views[relation.name] = self._broker.scanner.view(relation.name)
             elif relation.kind == "system":
-                system[relation.name] = found_system(relation.name).read(self._broker)
+                system[relation.name] = visible_rows(found_system(relation.name), self._broker)
             elif name in changes and relation.table is not None:
                 views[relation.name] = self._broker.scanner.view(self._changes_topic(relation.table))
         # The names are for suggestions if one is not found.
         names = () if is_complete else tuple(tables_and_topics(self._broker))
-        return LookedUp(found, names, views, system, bool(changes))
+        return LookedUp(found, names, views, system, bool(changes), refused)
 
     def outline(self, query: Query, params: Parameters) -> tuple[QueryPlanner, Mapping[str, FoundRelation]]:
         """Return a planner that tells the columns of a query and what it reads, and what the names in it refer to."""
         values = in_order(query, params)
-        found, _, is_complete = self._resolved(query, values)
+        found, _, is_complete, refused = self._resolved(query, values)
         names = () if is_complete else tuple(tables_and_topics(self._broker))
-        return QueryPlanner(query, values, found, names, self.now(), self.limits), found
+        return QueryPlanner(query, values, found, names, self.now(), self.limits, refused), found
 
     def _resolved(
         self, statement: PostgresStatement, values: Sequence[object]
-    ) -> tuple[dict[str, FoundRelation], set[str], bool]:
+    ) -> tuple[dict[str, FoundRelation], set[str], bool, RefusedNames]:
         """Return what the names in a statement refer to, and the names in the views that it reads.
 
-        Also returned are the names of tables whose changes are read, and whether everything that it names was found.
+        Also returned are the names of tables whose changes are read, whether everything that it names was found, and what may
+        not be read. That is not among what was found, so that nothing which is planned later can read it.
         """
         named, changes = names_in(statement, values)
+        reading = ReadPermission(self._broker, self._find) if self._broker.permissions.is_on else None
+        refused: set[str] = set()
         found: dict[str, FoundRelation] = {}
         all_changes = set(changes)
         waiting = list(named)
         while waiting:
             name = waiting.pop()
             relation = self._find(name, reads_changes=name in all_changes) if name not in found else None
+            if reading is not None and name not in found and not reading.allows(name, relation):
+                refused.add(name)
+                continue
             if relation is None:
                 continue
             found[name] = relation
             if relation.view is not None:
                 waiting += [key for key, _ in relation.view.sources.values()]
                 all_changes |= relation.view.changes
-        return found, all_changes, all(name in found for name in named)
+        names = RefusedNames(current_principal().name, frozenset(refused)) if refused else NOTHING_REFUSED
+        return found, all_changes, all(name in found for name in named), names
 
     def close(self) -> None:
         if self._owns_workers:
@@ -181,6 +205,39 @@ _TOPIC_RELATION = [
 ]
 
 
+class ReadPermission:
+    """Decides for one statement what the principal of the request may read."""
+
+    def __init__(self, broker: Broker, find: Callable[..., FoundRelation | None]) -> None:
+        self._may = broker.permissions.may
+        self._may_know = Privileges(broker).may_know
+        self._find = find
+        self._views: dict[str, bool] = {}
+
+    def allows(self, name: str, relation: FoundRelation | None) -> bool:
+        """Return whether a relation may be read; if there is none of the name, whether that may be known.
+
+        A view needs permission for itself, and for all that it reads.
+        """
+        if relation is None:
+            return is_system_name(name) or self._may_know(name)
+        if relation.kind == "system":
+            return True
+        if relation.kind == "topic":
+            return self._may("consume", "topic", relation.name)
+        if not self._may("select", "table", relation.name):
+            return False
+        return relation.view is None or self._allows_view(relation.name, relation.view)
+
+    def _allows_view(self, name: str, view: FoundView) -> bool:
+        known = self._views.get(name)
+        if known is None:
+            known = self._views[name] = all(
+                self.allows(key, self._find(key, reads_changes=key in view.changes)) for key, _ in view.sources.values()
+            )
+        return known
+
+
 class LookedUp(NamedTuple):
     """What the names in a statement mean, with a view of the topics as of then."""
 
@@ -191,6 +248,7 @@ class LookedUp(NamedTuple):
     system: Mapping[str, ReadRows]
     reads_changes: bool
     """Whether the changes of a table are read."""
+    refused: RefusedNames
 
 
 class QueryRun:
@@ -378,7 +436,8 @@ def read_stored(rows: RowReader, table: Table, scan: PlannedScan) -> Relation:
 class QueryInTransaction:
     """A query between BEGIN and COMMIT, which runs in the writer's thread."""
 
-    def __init__(self, execution: QueryExecution, query: Query, points: PointSelects, params: Parameters) -> None:
+    def __init__(self, execution: QueryExecution, query: Query, points: PointSelects | None, params: Parameters) -> None:
+        """`points` is left out if the query is not one of a row, or may not read it."""
         self.text = query.text
         self._execution = execution
         self._query = query
@@ -386,7 +445,7 @@ class QueryInTransaction:
         self._params = params
 
     def run(self, rows: RowSource) -> Result:
-        point = self._points.bind(self._query, self._params)
+        point = None if self._points is None else self._points.bind(self._query, self._params)
         if point is not None:
             rows.check_tables((point.table,))
             found = point.result([row for part in rows.read(point.sql, point.values) for row in part])
@@ -396,10 +455,11 @@ class QueryInTransaction:
 
 
 def tables_and_topics(broker: Broker) -> Iterable[str]:
-    """Yield every name that a statement can use for a table, a view or a topic."""
-    yield from (table.name for table in broker.tables)
-    yield from (view.name for view in broker.views)
-    for live in broker.topics:
+    """Yield every name that a statement can use for a table, a view or a topic, and that its principal may know."""
+    may = broker.permissions.may
+    yield from (table.name for table in broker.tables if may("describe", "table", table.name))
+    yield from (view.name for view in broker.views if may("describe", "table", view.name))
+    for live in broker.topics.visible():
         if not live.is_reserved:
             yield live.topic.name
             if live.topic.alias is not None:

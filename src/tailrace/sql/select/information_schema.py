@@ -37,7 +37,7 @@ _MAXIMA = {"int2": (1 << 15) - 1, "int4": (1 << 31) - 1, "int8": (1 << 63) - 1}
 
 
 class CatalogState(NamedTuple):
-    """What is read on the event loop."""
+    """What is read on the event loop: what the principal of the request may describe."""
 
     tables: Sequence[Table]
     views: Sequence[ViewDefinition]
@@ -46,8 +46,11 @@ class CatalogState(NamedTuple):
 
     @classmethod
     def of(cls, broker: Broker, topic_columns: Sequence[tuple[str, SqlType]]) -> "CatalogState":
-        topics = [live.topic.name for live in broker.topics if not live.is_reserved]
-        return cls(list(broker.tables), list(broker.views), topics, topic_columns)
+        may = broker.permissions.may
+        tables = [table for table in broker.tables if may("describe", "table", table.name)]
+        views = [view for view in broker.views if may("describe", "table", view.name)]
+        topics = [live.topic.name for live in broker.topics.visible() if not live.is_reserved]
+        return cls(tables, views, topics, topic_columns)
 
 
 class CatalogRelation(NamedTuple):

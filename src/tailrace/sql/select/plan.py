@@ -38,6 +38,7 @@ from tailrace.sql.analysis.unique_keys import unique_columns
 from tailrace.sql.analysis.write_tree import AnalyzedWrite
 from tailrace.sql.analysis.writes import WriteAnalyzer
 from tailrace.sql.duckdb.render import DuckDbRenderer, RecordFieldColumns
+from tailrace.sql.privileges import refusal
 from tailrace.sql.select.changes import META_COLUMNS, TOPIC_COLUMNS_READ, changes_sql
 from tailrace.sql.select.json_fields import DOUBTFUL, VALUE, RecordUse, record_uses
 from tailrace.sql.select.parameter_types import as_parameter, parameter_type
@@ -140,6 +141,16 @@ class QueryOutline(NamedTuple):
     """The places of columns that together are different in every row, if that is known."""
 
 
+class RefusedNames(NamedTuple):
+    """Names in a statement whose relations its principal may not read, or not know of if there are none."""
+
+    principal: str = ""
+    names: frozenset[str] = frozenset()
+
+
+NOTHING_REFUSED = RefusedNames()
+
+
 class _Changes(NamedTuple):
     table: Table
     given: str
@@ -149,7 +160,7 @@ class _Changes(NamedTuple):
 
 
 class QueryPlanner:
-    """Plans one query with its parameters. `found` has what its names refer to."""
+    """Plans one query with its parameters. `found` has what its names refer to, as far as the principal may read it."""
 
     def __init__(
         self,
@@ -159,8 +170,10 @@ class QueryPlanner:
         known_names: Sequence[str],
         now: datetime,
         limits: Limits,
+        refused: RefusedNames = NOTHING_REFUSED,
     ) -> None:
         self._statement = statement
+        self._refused = refused
         self._found = found
         self._known_names = known_names
         self._now = now
@@ -321,6 +334,7 @@ class QueryPlanner:
         known, visible = (given, None) if within is None else within.sources.get(given, (given, None))
         found = self._found.get(known)
         if found is None or found.table is None:
+            self._check_not_refused(given, arguments[0].location)
             raise AnalysisError(UNDEFINED_TABLE, f"there is no table {given!r}", arguments[0].location)
         table = found.table
         low, high = [*arguments[1:], None, None][:2]
@@ -333,11 +347,17 @@ class QueryPlanner:
         ]
         return key, [*columns, *(RelationColumn(name, kind) for name, kind in META_COLUMNS.items())]
 
+    def _check_not_refused(self, name: str, location: int) -> None:
+        if name in self._refused.names:
+            raise refusal(self._refused.principal, "select", name, self._statement.position_of(location))
+
     def _error(self, error: AnalysisError) -> TailraceError:
         """Return the error that the client gets."""
         place = self._statement.position_of(error.location)
         if error.sqlstate == UNDEFINED_TABLE and error.message.startswith("relation "):
             name = error.message.removeprefix('relation "').partition('" does not exist')[0]
+            if name in self._refused.names:
+                return refusal(self._refused.principal, "select", name, place)
             if name.startswith(f"{NAMESPACE}."):
                 listed = ", ".join(f"{NAMESPACE}.{table}" for table in SYSTEM_TABLES)
                 return UnknownTableError(f"there is no table {name!r}; use {listed}", *place)

@@ -14,8 +14,17 @@ from tailrace.broker.broker import Broker
 from tailrace.broker.metrics import BrokerCollector, SqlCollector
 from tailrace.model.errors import UnknownTopicError
 from tailrace.model.route import Route
+from tailrace.model.security import ResourceKind
 from tailrace.model.source import format_lsn
 from tailrace.sql.analysis.types import SqlType
+from tailrace.sql.visible_security import (
+    grant_row,
+    visible_grants,
+    visible_quotas,
+    visible_roles,
+    visible_tokens,
+    visible_users,
+)
 
 NAMESPACE = "system"
 
@@ -30,8 +39,25 @@ class SystemTable(NamedTuple):
     columns: Mapping[str, pa.DataType]
     read: Callable[[Broker], ReadRows]
     """Called on the event loop; the function that it returns is called in a thread."""
+    described: Mapping[str, ResourceKind] = {}
+    """The columns with names of resources: a row is shown to who may describe them all."""
+    on_cluster: bool = False
+    """Whether rows are shown to who may describe the cluster."""
     types: Mapping[str, SqlType] = {}
     """The types in PostgreSQL, where they do not follow from those of Arrow."""
+
+
+def visible_rows(table: SystemTable, broker: Broker) -> ReadRows:
+    """Return what reads the rows that the principal of the request may see. Called on the event loop."""
+    if table.on_cluster and not broker.permissions.may("describe", "cluster"):
+        return lambda: ()
+    rows = table.read(broker)
+    if not broker.permissions.is_on or not table.described:
+        return rows
+    columns = list(table.columns)
+    places = [(columns.index(name), kind) for name, kind in table.described.items()]
+    may = broker.permissions.describer()
+    return lambda: (row for row in rows() if all(row[place] is None or may(kind, str(row[place])) for place, kind in places))
 
 
 class SystemRelation:
@@ -96,7 +122,7 @@ def _of_route(broker: Broker, route: Route) -> Iterator[SystemRow]:
             route.table_name,
             route.since,
             *broker.snapshots.progress(route),
-            "broken" if broker.routes.is_broken(route) else "active",
+            broker.routes.state_of(route),
             broker.routes.breakage(route),
         )
 
@@ -172,7 +198,7 @@ def _indexes(broker: Broker) -> ReadRows:
 
 
 def _groups(broker: Broker) -> ReadRows:
-    described = [broker.groups.describe(listing.name) for listing in broker.groups.all()]
+    described = [broker.groups.describe(listing.name) for listing in broker.groups.visible()]
 
     def rows() -> Iterator[SystemRow]:
         lags: dict[str, int] = {}
@@ -363,6 +389,44 @@ def _stats(broker: Broker) -> ReadRows:
     return rows
 
 
+def _users(broker: Broker) -> ReadRows:
+    users = visible_users(broker)
+    return lambda: [
+        (one.id, one.name, list(one.roles), [each.mechanism for each in one.verifiers], _time(one.created_ms)) for one in users
+    ]
+
+
+def _roles(broker: Broker) -> ReadRows:
+    roles = visible_roles(broker)
+    return lambda: [
+        (role.name, list(role.roles), members, _time(role.created_ms) if role.created_ms else None) for role, members in roles
+    ]
+
+
+def _tokens(broker: Broker) -> ReadRows:
+    tokens = visible_tokens(broker)
+    return lambda: [
+        (
+            token.id,
+            token.user,
+            token.note or None,
+            None if token.expires_ms is None else _time(token.expires_ms),
+            _time(token.created_ms),
+        )
+        for token in tokens
+    ]
+
+
+def _quotas(broker: Broker) -> ReadRows:
+    quotas = visible_quotas(broker)
+    return lambda: [(quota.entity.user, quota.entity.client_id, kind, value) for quota, kind, value in quotas]
+
+
+def _grants(broker: Broker) -> ReadRows:
+    grants = visible_grants(broker)
+    return lambda: [grant_row(one) for one in grants]
+
+
 def _time(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).replace(tzinfo=None)
 
@@ -389,6 +453,7 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "created_at": _TIME,
         },
         _topics,
+        {"name": "topic"},
     ),
     "topic_routes": SystemTable(
         {
@@ -408,6 +473,7 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "error": pa.string(),
         },
         _routes,
+        {"topic": "topic", "source_table": "table"},
     ),
     "topic_offsets": SystemTable(
         {
@@ -421,6 +487,7 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "lag": pa.int64(),
         },
         _offsets,
+        {"group_id": "group", "topic": "topic"},
     ),
     "tables": SystemTable(
         {
@@ -437,6 +504,7 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "schema_version": pa.int32(),
         },
         _tables,
+        {"name": "table"},
     ),
     "constraints": SystemTable(
         {
@@ -448,6 +516,7 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "expression": pa.string(),
         },
         _constraints,
+        {"table_name": "table"},
     ),
     "indexes": SystemTable(
         {
@@ -459,6 +528,7 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "is_constraint": pa.bool_(),
         },
         _indexes,
+        {"table_name": "table"},
     ),
     "groups": SystemTable(
         {
@@ -472,6 +542,7 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "lag": pa.int64(),
         },
         _groups,
+        {"group_id": "group"},
     ),
     "partitions": SystemTable(
         {
@@ -484,6 +555,7 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "size_bytes": pa.int64(),
         },
         _partitions,
+        {"topic": "topic"},
     ),
     "queues": SystemTable(
         {
@@ -499,6 +571,7 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "max_deliveries": pa.int32(),
         },
         _queues,
+        {"group_id": "queue", "topic": "topic"},
     ),
     "pipelines": SystemTable(
         {
@@ -518,6 +591,7 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "seen_at": _TIME,
         },
         _pipelines,
+        on_cluster=True,
     ),
     "sources": SystemTable(
         {
@@ -549,6 +623,7 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "created_at": _TIME,
         },
         _sources,
+        {"name": "source"},
     ),
     "source_tables": SystemTable(
         {
@@ -564,6 +639,7 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "created_at": _TIME,
         },
         _source_tables,
+        {"source": "source"},
     ),
     "shadows": SystemTable(
         {
@@ -595,6 +671,7 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "created_at": _TIME,
         },
         _shadows,
+        on_cluster=True,
     ),
     "shadow_partitions": SystemTable(
         {
@@ -609,6 +686,43 @@ SYSTEM_TABLES: Mapping[str, SystemTable] = {
             "lost_records": pa.int64(),
         },
         _shadow_partitions,
+        on_cluster=True,
     ),
-    "stats": SystemTable({"name": pa.string(), "value": pa.float64(), "labels": pa.json_()}, _stats),
+    "stats": SystemTable({"name": pa.string(), "value": pa.float64(), "labels": pa.json_()}, _stats, on_cluster=True),
+    "users": SystemTable(
+        {
+            "user_id": pa.int64(),
+            "name": pa.string(),
+            "roles": _TEXTS,
+            "mechanisms": _TEXTS,
+            "created_at": _TIME,
+        },
+        _users,
+    ),
+    "roles": SystemTable({"name": pa.string(), "roles": _TEXTS, "members": _TEXTS, "created_at": _TIME}, _roles),
+    "tokens": SystemTable(
+        {
+            "token_id": pa.string(),
+            "user_name": pa.string(),
+            "note": pa.string(),
+            "expires_at": _TIME,
+            "created_at": _TIME,
+        },
+        _tokens,
+    ),
+    "quotas": SystemTable(
+        {"user_name": pa.string(), "client_id": pa.string(), "quota": pa.string(), "value": pa.float64()}, _quotas
+    ),
+    "grants": SystemTable(
+        {
+            "principal": pa.string(),
+            "operation": pa.string(),
+            "kind": pa.string(),
+            "name": pa.string(),
+            "pattern": pa.string(),
+            "host": pa.string(),
+            "permission": pa.string(),
+        },
+        _grants,
+    ),
 }

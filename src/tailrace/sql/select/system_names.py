@@ -48,7 +48,7 @@ def _catalog_table(relation: CatalogRelation) -> SystemTable:
         return lambda: relation.rows(state)
 
     columns = {name: _ARROW_TYPES.get(kind.name, pa.string()) for name, kind in relation.columns.items()}
-    return SystemTable(columns, read, relation.columns)
+    return SystemTable(columns, read, types=relation.columns)
 
 
 TOPIC_TYPES: Sequence[tuple[str, SqlType]] = (

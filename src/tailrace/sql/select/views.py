@@ -1,17 +1,20 @@
 """Views in queries: a view is found with its query, parsed, and with what the names in the query refer to now."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tailrace.broker.broker import Broker
 from tailrace.model.ids import ViewId
 from tailrace.model.limits import Limits
 from tailrace.model.view import ViewColumn, ViewDefinition, ViewSource
 from tailrace.sql.analysis.relations import RelationColumn
+from tailrace.sql.analysis.session_values import with_session_user
 from tailrace.sql.analysis.types import SqlType
 from tailrace.sql.grammar.lexer import read_tokens
 from tailrace.sql.grammar.selects import parse_query
 from tailrace.sql.select.plan import FoundRelation, FoundView, QueryNames, QueryOutline, names_in
 from tailrace.sql.select.system_names import is_system_name
+from tailrace.sql.session_user import session_user
 from tailrace.sql.statements import Query
 
 
@@ -39,7 +42,11 @@ class ViewExpansion:
                 sources[source.name] = (key, source.columns)
         changes = frozenset(sources[name][0] for name in named.changes if name in sources)
         columns = [RelationColumn(column.name, type_of(column)) for column in view.columns]
-        return FoundRelation("view", view.name, columns, view=FoundView(query.tree, sources, changes))
+        return FoundRelation("view", view.name, columns, view=FoundView(self._with_user(query), sources, changes))
+
+    def _with_user(self, query: Query) -> Mapping[str, Any]:
+        user = session_user(self._broker)
+        return query.tree if user is None else with_session_user(query.tree, query.text, user)
 
     def _name_now(self, source: ViewSource) -> str | None:
         if source.view is not None:

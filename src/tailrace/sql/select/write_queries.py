@@ -40,6 +40,7 @@ class WriteExecution(QueryRun):
         self._write = write
         self._values = values
         self._names = looked_up.names
+        self._refused = looked_up.refused
         self._kinds = {relation.kind for relation in looked_up.found.values()} - {"view"}
         if looked_up.reads_changes:
             self._kinds.add("topic")
@@ -97,7 +98,7 @@ class WriteExecution(QueryRun):
 
     def _new_planner(self, values: Sequence[object]) -> QueryPlanner:
         given = list(map(parameter_value, values))
-        return QueryPlanner(self._write, given, self._found, self._names, self._sources.now(), self._limits)
+        return QueryPlanner(self._write, given, self._found, self._names, self._sources.now(), self._limits, self._refused)
 
     def _rows(
         self,

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tailrace.broker.broker import Broker
+from tailrace.broker.security.principals import act_as, current_principal
 from tailrace.broker.tables.change_log import ChangeLog
 from tailrace.model.backoff import Backoff
 from tailrace.model.clock import Clock
@@ -22,6 +23,7 @@ from tailrace.model.errors import SqlError, TableExistsError, UnknownTableError
 from tailrace.model.limits import Limits
 from tailrace.model.record import Message
 from tailrace.model.route import Route, RouteSnapshot
+from tailrace.model.security import Principal
 from tailrace.model.table import Column, ColumnType, Table, TableIndex
 from tailrace.sql.grammar.columns import unknown_type
 from tailrace.sql.parameters import NO_PARAMETERS, Parameters
@@ -196,11 +198,14 @@ class Tables:
         with_index(table)
         return await self._change_indexes(table.name, with_index)
 
-    def find_index(self, name: str) -> tuple[Table, TableIndex] | None:
-        """Return an index by its name, behind the namespace of its table. Raises `SqlError` if a constraint needs it."""
+    def find_index(
+        self, name: str, is_visible: Callable[[Table], bool] = lambda table: True
+    ) -> tuple[Table, TableIndex] | None:
+        """Return an index of a visible table by its name, behind the namespace of its table. Raises `SqlError` if a
+        constraint needs it."""
         namespace, _, base = name.rpartition(".")
         for table in self._definitions:
-            if table.name.rpartition(".")[0] != namespace:
+            if table.name.rpartition(".")[0] != namespace or not is_visible(table):
                 continue
             found = next((index for index in table.indexes if index.name == base), None)
             if found is not None and not found.is_constraint:
@@ -290,11 +295,13 @@ class Tables:
         if not route.snapshot:
             return await self._routes.add(route, partial(self._definitions.check_unaltered, table))
         future: asyncio.Future[Route] = asyncio.get_running_loop().create_future()
-        self._writer.queue.put(RouteJob(partial(self._begin_snapshot, route, table), future))
+        self._writer.queue.put(RouteJob(partial(self._begin_snapshot, route, table, current_principal()), future))
         return await future
 
-    async def _begin_snapshot(self, route: Route, table: Table) -> Route:
+    async def _begin_snapshot(self, route: Route, table: Table, principal: Principal) -> Route:
         """Add the route and start its snapshot, even if the client no longer waits."""
+        # The writer's thread has asked for this, and knows no principal.
+        act_as(principal)
         added = await self._routes.add(route, partial(self._definitions.check_unaltered, table))
         self._snapshots.begun()
         return added

@@ -161,7 +161,7 @@ def test_many_tables_are_dropped() -> None:
         (
             "CREATE TABEL t (a int)",
             "0A000",
-            "CREATE TABEL is not supported; expected CREATE TABLE or INDEX or TYPE or TOPIC or SOURCE or SHADOW; did you mean",
+            "CREATE TABEL is not supported; expected CREATE TABLE or INDEX or TYPE or TOPIC or SOURCE or SHADOW or USER or",
         ),
     ],
 )

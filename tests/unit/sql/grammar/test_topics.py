@@ -230,7 +230,10 @@ def test_options_may_be_parameters() -> None:
         ("ACK a.b GROUP 'g' UPTO OFFSET 99999999999999999999", "it must be a whole number below 2^63"),
         (
             "SHOW NOTHING",
-            "line 1, column 6: expected TOPICS, TABLES, VIEWS, ROUTES, GROUPS, PIPELINES, SOURCES or SHADOWS, found 'NOTHING'",
+            (
+                "line 1, column 6: expected TOPICS, TABLES, VIEWS, ROUTES, GROUPS, PIPELINES, SOURCES, SHADOWS, USERS, ROLES,"
+                " TOKENS, QUOTAS or GRANTS, found 'NOTHING'"
+            ),
         ),
         ("ALTER PIPELINE router", "line 1, column 22: expected SET, found the end of the statement"),
         ("ALTER PIPELINE router SET (speed = 1)", "line 1, column 28: pipelines have no option 'speed'; use latency"),

@@ -28,7 +28,7 @@ final class Administration {
     private final Admin admin;
 
     Administration(String bootstrap) {
-        admin = Admin.create(Map.of("bootstrap.servers", bootstrap));
+        admin = Admin.create(Login.settings(bootstrap));
     }
 
     void addTo(Map<String, Verb> verbs) {

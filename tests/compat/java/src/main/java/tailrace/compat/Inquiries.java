@@ -18,7 +18,7 @@ final class Inquiries {
     private final Admin admin;
 
     Inquiries(String bootstrap) {
-        admin = Admin.create(Map.of("bootstrap.servers", bootstrap));
+        admin = Admin.create(Login.settings(bootstrap));
     }
 
     void addTo(Map<String, Verb> verbs) {

@@ -35,14 +35,14 @@ final class Records {
     }
 
     static KafkaProducer<byte[], byte[]> producer(String bootstrap, Map<String, Object> settings) {
-        Map<String, Object> all = new HashMap<>(settings);
-        all.put("bootstrap.servers", bootstrap);
+        Map<String, Object> all = Login.settings(bootstrap);
+        all.putAll(settings);
         return new KafkaProducer<>(all, new ByteArraySerializer(), new ByteArraySerializer());
     }
 
     static KafkaConsumer<byte[], byte[]> consumer(String bootstrap, Map<String, Object> settings) {
-        Map<String, Object> all = new HashMap<>(settings);
-        all.put("bootstrap.servers", bootstrap);
+        Map<String, Object> all = Login.settings(bootstrap);
+        all.putAll(settings);
         all.put("enable.auto.commit", false);
         return new KafkaConsumer<>(all, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     }
