@@ -145,6 +145,11 @@ class Authenticator:
     def succeeded(self, host: str) -> None:
         self._failures.pop(host, None)
 
+    @property
+    def failing_addresses(self) -> int:
+        """Return from how many addresses failed attempts are remembered."""
+        return len(self._failures)
+
     def pause_seconds(self, host: str) -> float:
         """Return how long the next attempt from an address has to wait for its answer."""
         failures, last = self._failures.get(host, (0, 0.0))
