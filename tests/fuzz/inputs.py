@@ -71,6 +71,8 @@ class FuzzSeeds:
             return self.message(kind, version)
         if kind is FieldKind.BOOLEAN:
             return random.random() < 0.5
+        if kind is FieldKind.FLOAT64:
+            return random.choice((0.0, -1.5, 1e308, float("inf"), random.random()))
         if kind is FieldKind.UUID:
             return UUID(int=random.choice((0, 1, random.getrandbits(128))))
         if kind is FieldKind.STRING:

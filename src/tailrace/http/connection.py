@@ -86,7 +86,8 @@ class HttpConnection(HttpToolsProtocol):
                 self.loop.time(),
                 "sent a TLS handshake to the HTTP listener, which is plain text; use http://, or set tls_certificate here",
             )
-            self.transport.close()
+            # Clients tell an answer that is no TLS from a server that is gone.
+            self._refuse(400, "this listener is plain text; use http://")
             return
         was_in_head = self._is_in_head
         super().data_received(data)
