@@ -74,7 +74,7 @@ def test_a_running_router_changes_its_mode_and_back_again(
         set_latency(chat, "batch")
         eventually(lambda: seen(chat)["lag"] == 0, "all changes routed in micro-batches again")
         assert not query.isActive
-        assert is_in_mode(chat, "micro-batch")
+        eventually(lambda: is_in_mode(chat, "micro-batch"), "the mode is reported")
         chat.check(["all"])
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
 from tailrace.api.server import Health
 from tailrace.api.snapshots import SnapshotWorkView
@@ -73,6 +74,12 @@ class Spark:
 
     def cancelJobGroup(self, _: str) -> None:
         self.cancelled.set()
+
+
+@pytest.fixture(autouse=True)
+def without_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Spark that another test of this process has started and stopped would be asked for its context."""
+    monkeypatch.setattr(SparkContext, "_gateway", None)
 
 
 @pytest.fixture
