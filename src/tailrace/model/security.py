@@ -86,11 +86,6 @@ class Principal(msgspec.Struct, frozen=True):
     is_server: bool = False
     """Whether it is the server itself, or a process that it has started. Nothing is denied to it."""
 
-    @property
-    def kafka_name(self) -> str:
-        """Return the name that Kafka gives it: `User:alice`."""
-        return f"User:{self.name}"
-
 
 SERVER = Principal("SERVER", is_server=True)
 ANONYMOUS = Principal("ANONYMOUS")
@@ -153,5 +148,4 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_denied: bool = False
 
 
-RESOURCE_KINDS: tuple[ResourceKind, ...] = get_args(ResourceKind)
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)

@@ -12,7 +12,6 @@ from tailrace.model.security import (
     CLUSTER,
     OPERATIONS,
     OPERATIONS_ON,
-    RESOURCE_KINDS,
     Grant,
     NamePattern,
     Operation,
@@ -29,7 +28,7 @@ def grant(
 
 
 def test_each_kind_has_its_operations_and_no_others() -> None:
-    for kind in RESOURCE_KINDS:
+    for kind in OPERATIONS_ON:
         for operation in OPERATIONS:
             one = grant(operation, kind, CLUSTER)
             if operation in OPERATIONS_ON[kind]:
