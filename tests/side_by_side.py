@@ -17,7 +17,6 @@ OWN_SPARK = (
     "tests/integration/pipeline/test_up.py",
     "tests/integration/pipeline/test_own_sessions.py",
     "tests/integration/pipeline/test_failed_starts.py",
-    "tests/integration/security/test_spark.py",
 )
 FIRST = (
     *WHOLE_FOLDERS,

@@ -98,6 +98,13 @@ BODIES: Mapping[str, Body] = {
 }
 """Of the endpoints that take one, by method and path."""
 
+_BY_WRITERS = (
+    "PUT /api/pipelines/{name}/stages/{stage}/{part}",
+    "POST /api/pipelines/{name}/write",
+    "POST /api/pipelines/{name}/discard",
+)
+"""What pipelines without a lease ask for, and nobody has the lease of `job-1`."""
+
 
 def path_of(endpoint: str) -> str:
     """Return the path of a request to an endpoint."""
@@ -106,4 +113,6 @@ def path_of(endpoint: str) -> str:
     values = {"{group_id}": GROUP, "{stage}": "one", "{part}": "0"}
     # What is there for others is not deleted.
     names = dict.fromkeys(_NAMES, "acme.unused") if method == "DELETE" else _NAMES
+    if endpoint in _BY_WRITERS:
+        names = {**names, "pipelines": "job-1"}
     return "/".join(names[parts[at - 1]] if part == "{name}" else values.get(part, part) for at, part in enumerate(parts))

@@ -25,6 +25,8 @@ OPEN = "+-++++"
 USERS = "--++++"
 """Whoever has authenticated. What is listed is only what the user may see."""
 READERS = "--+-++"
+PUBLISHERS = "---+++"
+"""Who may publish to some topic, whichever."""
 OWNERS = "----++"
 ADMINISTRATORS = "-----+"
 
@@ -120,6 +122,7 @@ KAFKA: dict[str, Rule] = {
 """By the name of the API."""
 
 _PIPELINE = "`consume` on the group of the pipeline's name; `cluster_action` on the cluster for the router"
+_WRITER = "of a name that nobody has leased, `publish` on any topic or `idempotent_write` on the cluster; else as for its lease"
 _ROUTER = "`cluster_action` on the cluster"
 _CAPTURE = "`alter` on the source, or `cluster_action` on the cluster"
 _CHUNK = "`alter` on the source that is named, or `cluster_action` on the cluster"
@@ -177,10 +180,12 @@ HTTP: dict[str, Rule] = {
     "POST /api/pipelines/{name}/release": Rule(READERS, _PIPELINE),
     "POST /api/pipelines/{name}/pin": Rule(READERS, _PIPELINE),
     "GET /api/pipelines/{name}/marks": Rule(READERS, "`describe` on the group of the pipeline's name"),
-    "PUT /api/pipelines/{name}/stages/{stage}/{part}": Rule(READERS, f"{_PIPELINE}; `publish` on each topic of what is staged"),
+    "PUT /api/pipelines/{name}/stages/{stage}/{part}": Rule(
+        PUBLISHERS, f"`publish` on each topic of what is staged; {_WRITER}"
+    ),
     "POST /api/pipelines/{name}/publish": Rule(READERS, _PIPELINE),
-    "POST /api/pipelines/{name}/write": Rule(READERS, _PIPELINE),
-    "POST /api/pipelines/{name}/discard": Rule(READERS, _PIPELINE),
+    "POST /api/pipelines/{name}/write": Rule(PUBLISHERS, _WRITER),
+    "POST /api/pipelines/{name}/discard": Rule(PUBLISHERS, _WRITER),
     "POST /api/pipelines/{name}/report": Rule(READERS, _PIPELINE),
     "GET /api/pipelines/router/routes": Rule(ADMINISTRATORS, _ROUTER),
     "POST /api/pipelines/router/sources": Rule(ADMINISTRATORS, _ROUTER),

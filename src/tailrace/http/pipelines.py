@@ -121,7 +121,7 @@ class PipelineEndpoints(Controller):
     @post("/{name:str}/discard", status_code=204)
     async def discard(self, name: FromPath[str], body: RawBody, broker: NamedDependency[Broker]) -> None:
         stages = _stages(read_body(body, StagesBody))
-        broker.pipelines.require(name)
+        broker.pipelines.require_writer(name)
         await broker.pipelines.discard(stages)
 
     @post("/{name:str}/report", status_code=200)

@@ -81,6 +81,17 @@ class Pipelines:
         else:
             permissions.require(operation, "group", name)
 
+    def require_writer(self, name: str) -> None:
+        """Raise `ForbiddenError` unless the principal of the request may write under this name.
+
+        A writer without a lease needs no more than `publish` on what it stages, as an idempotent producer does. Its name has a
+        random id, which nobody else is told.
+        """
+        if name == ROUTER or name in self._known:
+            self.require(name)
+        else:
+            self._context.permissions.require_publish_somewhere()
+
     def may_describe(self, name: str) -> bool:
         """Return whether the principal of the request may see the status and the marks of a pipeline."""
         permissions = self._context.permissions
@@ -151,7 +162,7 @@ class Pipelines:
 
     async def stage(self, name: str, stage: str, part: int, body: bytes) -> None:
         """Keep the chunks of a task until they are published. Whoever stages them needs `publish` on their topics."""
-        self.require(name)
+        self.require_writer(name)
         if self._context.permissions.is_on and name != ROUTER:
             self._require_publish(body)
         await self.stage_captured(stage, part, body)
@@ -196,7 +207,7 @@ class Pipelines:
 
     async def write(self, name: str, stages: Sequence[Stage], move: MarkMove, wait_seconds: float) -> StagedPublish | None:
         """Publish what a writer without a lease has staged. See `StagedWrites.write`."""
-        self.require(name)
+        self.require_writer(name)
         if name in self._known:
             raise InvalidRequestError(f"{name!r} is a pipeline with a lease; only its owner can publish, with its epoch")
         check_pipeline_name(name, self._limits)
