@@ -1,4 +1,4 @@
-"""docs/reference/kafka-clients.md, whose two sections are written by runs of everything: one of clients, one of tools."""
+"""docs/reference/kafka-clients.md, whose sections are written by runs of everything in them."""
 
 from pathlib import Path
 
@@ -7,7 +7,8 @@ from tests.compat.kinds import ROOT
 PAGE = ROOT / "docs" / "reference" / "kafka-clients.md"
 CLIENTS_HEADING = "## Clients"
 TOOLS_HEADING = "## Tools"
-_HEADINGS = (CLIENTS_HEADING, TOOLS_HEADING)
+SECURITY_HEADING = "## Secured servers"
+_HEADINGS = (CLIENTS_HEADING, TOOLS_HEADING, SECURITY_HEADING)
 _HEAD = """\
 # Kafka clients and tools
 
@@ -19,7 +20,7 @@ is written by hand.
 
 
 def write_section(heading: str, text: str, page: Path = PAGE) -> None:
-    """Replace one section, and keep the other as it is."""
+    """Replace one section, and keep the others as they are."""
     sections = {name: _section(page.read_text(), name) for name in _HEADINGS} if page.exists() else {}
     sections[heading] = text
     page.write_text("\n".join([_HEAD, *(f"{name}\n\n{sections[name]}" for name in _HEADINGS if sections.get(name))]))

@@ -7,6 +7,8 @@ from tests.compat.page import CLIENTS_HEADING, TOOLS_HEADING, write_section
 from tests.compat.tools.grid import Row, render
 from tests.compat.tools.programs import CONNECT, STREAMS
 
+INTRO = "What tools do."
+
 
 def test_a_run_of_clients_keeps_the_section_of_tools_and_the_other_way_round(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
@@ -26,7 +28,8 @@ def test_tools_are_listed_in_one_order_with_their_notes() -> None:
         Row(CONNECT, "sinks", Cell("works")),
         Row(STREAMS, "words", Cell("not run", "it waits for ever.")),
     ]
-    lines = render(rows).splitlines()
+    lines = render(INTRO, rows).splitlines()
+    assert lines[:2] == [INTRO, ""]
     assert lines[-7:] == [
         f"| Kafka Connect | {CONNECT.version} | sinks | ✓ |",
         f"| Kafka Streams | {STREAMS.version} | joins | **fails** (1) |",
@@ -44,5 +47,5 @@ def test_cases_of_one_test_are_a_row_that_works_if_all_do() -> None:
         Row(STREAMS, "joins", Cell("fails", "it waits for ever")),
         Row(STREAMS, "joins", Cell("works")),
     ]
-    lines = [line for line in render(rows).splitlines() if "joins" in line]
+    lines = [line for line in render(INTRO, rows).splitlines() if "joins" in line]
     assert lines == [f"| Kafka Streams | {STREAMS.version} | joins | **fails** (1) |"]

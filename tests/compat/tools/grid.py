@@ -1,15 +1,10 @@
-"""The section of the page about tools: a row for what a test does, and whether that works in all its cases."""
+"""A section of the page: a row for what a test does with a tool, and whether that works in all its cases."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from tests.compat.grid import SIGNS, Cell, Notes
 from tests.compat.tools.programs import TOOLS, Tool
-
-_HEAD = """\
-Programs of Kafka's ecosystem. Each row is a test of `tests/compat/tools/` or `tests/compat/security/`, which looks
-at the data that went through. `make compat` plays all of them, `make smoke` a few.
-"""
 
 
 class Row(NamedTuple):
@@ -18,11 +13,11 @@ class Row(NamedTuple):
     cell: Cell
 
 
-def render(rows: Sequence[Row]) -> str:
-    """Return the section, with the tools in the order of their list."""
+def render(intro: str, rows: Sequence[Row]) -> str:
+    """Return a section, with the tools in the order of their list."""
     notes = Notes()
     lines = [_line(row, notes) for tool in TOOLS for row in _joined(rows) if row.of is tool]
-    return "\n".join([_HEAD, "| Tool | Version | What it does | |", "|---|---|---|---|", *lines, *notes.lines()]) + "\n"
+    return "\n".join([f"{intro}\n", "| Tool | Version | What it does | |", "|---|---|---|---|", *lines, *notes.lines()]) + "\n"
 
 
 def _joined(rows: Sequence[Row]) -> list[Row]:

@@ -1,25 +1,50 @@
-"""The plugin that decides which tools are tried in which runs, and collects their results for the page."""
+"""The plugin that decides which tools are tried in which runs, and collects their results for the page.
+
+Each folder of tests with tools has a section of the page, which a run of everything in the folder writes.
+"""
 
 from collections.abc import Generator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tests.compat.grid import Cell
-from tests.compat.page import TOOLS_HEADING, write_section
+from tests.compat.page import SECURITY_HEADING, TOOLS_HEADING, write_section
 from tests.compat.tools.grid import Row, render
 
 _HERE = Path(__file__).resolve().parent
-FOLDERS = (_HERE, _HERE.parent / "security")
+
+
+class _Section(NamedTuple):
+    heading: str
+    intro: str
+
+
+_SECTIONS = {
+    _HERE: _Section(
+        TOOLS_HEADING,
+        "Programs of Kafka's ecosystem. Each row is a test of `tests/compat/tools/`, which looks at the data that went\n"
+        "through. `make compat` plays all of them, `make smoke` a few.",
+    ),
+    _HERE.parent / "security": _Section(
+        SECURITY_HEADING,
+        "Clients and tools at a server with TLS that demands authentication. Each row is a test of `tests/compat/security/`.\n"
+        "`make compat` plays all of them, `make smoke` and `make test` some.",
+    ),
+}
+"""By the folder of the tests."""
+
 MARKER = "tool"
-_rows = pytest.StashKey[dict[str, Row]]()
+_rows = pytest.StashKey[dict[Path, dict[str, Row]]]()
 _collected = pytest.StashKey[set[Path]]()
 _is_part = pytest.StashKey[bool]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "tool(of, does, short, always): a row of the grid of tools")
-    config.stash[_rows] = {}
+    rows: dict[Path, dict[str, Row]] = {folder: {} for folder in _SECTIONS}
+    config.stash[_rows] = rows
     config.stash[_collected] = set()
     config.stash[_is_part] = False
 
@@ -59,7 +84,7 @@ def pytest_runtest_makereport(
     marker = item.get_closest_marker(MARKER)
     if marker is not None and (report.when == "call" or report.outcome != "passed"):
         tool, does, *_ = marker.args
-        item.config.stash[_rows][item.nodeid] = Row(tool, does, _cell(report))
+        item.config.stash[_rows][item.path.parent][item.nodeid] = Row(tool, does, _cell(report))
     return report
 
 
@@ -73,11 +98,12 @@ def _cell(report: pytest.TestReport) -> Cell:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the section after a run of everything, unless it was a run of some tests."""
+    """Write the sections after a run of everything, but none of which only some tests were run."""
     config = session.config
-    rows = config.stash[_rows]
-    ran = sum(item.get_closest_marker(MARKER) is not None for item in session.items)
-    files = {file for folder in FOLDERS for file in folder.glob("test_*.py")}
-    is_whole = files <= config.stash[_collected] and not config.stash[_is_part]
-    if config.getoption("--everything") and is_whole and len(rows) == ran:
-        write_section(TOOLS_HEADING, render(list(rows.values())))
+    if not config.getoption("--everything") or config.stash[_is_part]:
+        return
+    for folder, section in _SECTIONS.items():
+        rows = config.stash[_rows][folder]
+        ran = sum(item.path.parent == folder and item.get_closest_marker(MARKER) is not None for item in session.items)
+        if set(folder.glob("test_*.py")) <= config.stash[_collected] and len(rows) == ran:
+            write_section(section.heading, render(section.intro, list(rows.values())))
