@@ -16,6 +16,8 @@ from bench.capture import routed
 from bench.workspace import Workspace
 from tests.bench.scale import TINY
 from tests.compat.kinds import SPARK, SPARK_JARS, SPARK_PYTHON
+from tests.integration.security.secured import PASSWORD, secured_server
+from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.pipeline import CommandProcess
 from tests.support.ports import free_port
@@ -151,3 +153,30 @@ def test_the_benchmark_of_captured_changes_gives_figures_and_leaves_nothing_behi
 
     assert [figure.ours.lowest > 0 for figure in section.figures] == [True, True, True]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.timeout(600)
+def test_routes_in_real_time_at_a_server_with_tls_that_demands_authentication(tmp_path: Path, jars: Path) -> None:
+    authority = Authority(tmp_path)
+    shown = authority.server()
+    toml = f'[security]\nauthentication = "required"\ntls_certificate = "{shown.certificate}"\ntls_key = "{shown.key}"\n'
+    with secured_server(tmp_path / "data", toml, verify=str(authority.file)) as server:
+        server.sql("CREATE TABLE acme.bills (id INT PRIMARY KEY)")
+        server.sql("CREATE TOPIC acme.new_bills")
+        server.sql("ALTER TOPIC acme.new_bills ADD SOURCE acme.bills ON INSERT")
+        user = server.create_user("ALL ON SERVER", "SELECT ON ALL TABLES", "ALL ON ALL TOPICS", "ALL ON ALL TRANSACTIONAL IDS")
+        environment = {"TAILRACE_CA_FILE": str(authority.file), "TAILRACE_USER": user, "TAILRACE_PASSWORD": PASSWORD}
+        flags = ("--server", server.url, "--master", "local[2]", "--jars", str(jars), *REALTIME)
+        with CommandProcess(tmp_path / "pipeline", "pipeline", *flags, environment=environment) as pipeline:
+            for written in (1, 2):
+                server.sql(f"INSERT INTO acme.bills VALUES ({written})")
+
+                def is_routed(count: int = written) -> bool:
+                    assert not pipeline.has_ended, pipeline.output
+                    return server.sql('SELECT count(*) FROM "acme.new_bills"') == [[count]]
+
+                eventually(is_routed, f"row {written} is routed", ROUTED_SECONDS)
+            ((mode,),) = server.sql("SELECT mode FROM system.pipelines WHERE name = 'router'")
+            assert mode == "real-time"
+            assert pipeline.terminate() == 0
+            assert PASSWORD not in pipeline.output

@@ -125,6 +125,7 @@ _PIPELINE = "`consume` on the group of the pipeline's name; `cluster_action` on 
 _WRITER = "of a name that nobody has leased, `publish` on any topic or `idempotent_write` on the cluster; else as for its lease"
 _ROUTER = "`cluster_action` on the cluster"
 _CAPTURE = "`alter` on the source, or `cluster_action` on the cluster"
+_CAPTURED = f"{_CAPTURE}; `publish` on each topic that is not the source's own"
 _CHUNK = "`alter` on the source that is named, or `cluster_action` on the cluster"
 _SHADOW = "`alter` or `cluster_action` on the cluster"
 
@@ -196,9 +197,9 @@ HTTP: dict[str, Rule] = {
     "POST /api/sources/{name}/attach": Rule(OWNERS, _CAPTURE),
     "POST /api/sources/{name}/begin": Rule(OWNERS, _CAPTURE),
     "POST /api/sources/{name}/tables": Rule(OWNERS, _CAPTURE),
-    "POST /api/sources/{name}/transactions": Rule(OWNERS, _CAPTURE),
-    "POST /api/sources/{name}/rows": Rule(OWNERS, _CAPTURE),
-    "PUT /api/sources/{name}/stages/{stage}/{part}": Rule(OWNERS, _CAPTURE),
+    "POST /api/sources/{name}/transactions": Rule(OWNERS, _CAPTURED),
+    "POST /api/sources/{name}/rows": Rule(OWNERS, _CAPTURED),
+    "PUT /api/sources/{name}/stages/{stage}/{part}": Rule(OWNERS, _CAPTURED),
     "POST /api/sources/{name}/large": Rule(OWNERS, _CAPTURE),
     "POST /api/sources/{name}/report": Rule(OWNERS, _CAPTURE),
     "POST /api/sources/{name}/snapshot/want": Rule(OWNERS, _CAPTURE),

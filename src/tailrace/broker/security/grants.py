@@ -155,7 +155,7 @@ def spelled_alike(kind: ResourceKind, name: str) -> str:
     """Return what is the same for all ways to write the name of a table or source. Other names are written in one way."""
     if kind == "table":
         return topic_form(without_public(name)).lower()
-    return name.lower() if kind == "source" else name
+    return topic_form(name).lower() if kind == "source" else name
 
 
 def described(grant: Grant) -> str:

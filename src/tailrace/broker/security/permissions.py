@@ -3,10 +3,11 @@
 Who is not granted an operation may not do it, a denial wins over every permission, and members of the role `admin` may do
 everything. With authentication off everybody may do everything, and grants have no effect.
 
-A topic of changes (`_changes.app.orders`) has no grants of its own: to read it needs `select` on its table.
+A topic of changes (`_changes.app.orders`) has no grants of its own: to read it needs `select` on its table. Who runs the
+capture of a source, for which it needs `alter` on the source, may also read what the capture writes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tailrace.broker.security.grants import Grants, spelled_alike
 from tailrace.broker.security.principals import current_principal
@@ -25,11 +26,14 @@ from tailrace.model.security import (
     Principal,
     ResourceKind,
 )
+from tailrace.model.source import HELD_PREFIX
 from tailrace.model.table import CHANGES_PREFIX
 
 _MAX_REMEMBERED = 100_000
 _WHOLE = frozenset(("all", "admin"))
 _ADMIN = frozenset(("admin",))
+_READING = frozenset(("consume", "describe", "describe_configs"))
+_PARTS_OF_CAPTURED = 3
 _ERRORS: dict[ResourceKind, type[ForbiddenError]] = {
     "topic": TopicForbiddenError,
     "group": GroupForbiddenError,
@@ -120,15 +124,25 @@ class Permissions:
         names = self._users.names_of(principal)
         if ADMIN_ROLE in names:
             return True
+        source = _source_of(name) if kind == "topic" and operation in _READING else None
         if kind == "topic" and name.startswith(CHANGES_PREFIX):
-            if operation not in ("consume", "describe", "describe_configs"):
+            if operation not in _READING:
                 return False
             operation, kind = ("select" if operation == "consume" else "describe"), "table"
             name = name[len(CHANGES_PREFIX) :].lower()
         else:
             name = spelled_alike(kind, name)
+        verdict = self._verdict(principal, names, operation, kind, name)
+        if verdict is None and source is not None:
+            verdict = self._verdict(principal, names, "alter", "source", source)
+        return bool(verdict)
+
+    def _verdict(
+        self, principal: Principal, names: Iterable[str], operation: Operation, kind: ResourceKind, name: str
+    ) -> bool | None:
+        """Return what the grants to these names say; `None` if they say nothing."""
         enough = _ADMIN if operation == "admin" else _WHOLE | {operation} | IMPLIED_BY.get(operation, frozenset())
-        is_allowed = False
+        verdict = None
         for each in names:
             for one in self._grants.of(each):
                 if one.kind != kind or one.host not in (ANY_HOST, principal.host) or not self._covers(one, name):
@@ -137,8 +151,8 @@ class Permissions:
                     if one.operation in ("all", operation):
                         return False
                 elif one.operation in enough:
-                    is_allowed = True
-        return is_allowed
+                    verdict = True
+        return verdict
 
     def _may_publish_somewhere(self, principal: Principal) -> bool:
         """Return whether some grant to publish is not covered as a whole by a denial."""
@@ -172,6 +186,15 @@ class Permissions:
         self._remembered.clear()
         for observer in self.observers:
             observer()
+
+
+def _source_of(topic: str) -> str | None:
+    """Return the source whose captures write the topic; `None` if they write none of this name."""
+    if topic.startswith(HELD_PREFIX):
+        return topic[len(HELD_PREFIX) :].lower()
+    relation = topic[len(CHANGES_PREFIX) :] if topic.startswith(CHANGES_PREFIX) else ""
+    # A table of a source has the name `source.schema.table`; others have at most two parts.
+    return relation.split(".")[0].lower() if relation.count(".") >= _PARTS_OF_CAPTURED - 1 else None
 
 
 def _covers_all(denial: Grant, grant: Grant) -> bool:

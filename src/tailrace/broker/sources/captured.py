@@ -6,7 +6,7 @@ back. What was taken before is skipped, and what does not begin at the position 
 once, whatever process sends it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from tailrace.broker.commits import Committer
 from tailrace.broker.pipelines.pipelines import Pipelines
@@ -18,7 +18,7 @@ from tailrace.broker.sources.sources import Sources
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.pipeline import MarkMove, StagedPublish
 from tailrace.model.source import HELD, POSITION, Source
-from tailrace.wire.staged_chunks import StagedChunk
+from tailrace.wire.staged_chunks import StagedChunk, decode_staged_chunks
 
 
 class CapturedTransactions:
@@ -60,11 +60,14 @@ class CapturedTransactions:
 
         check()
         chunks = await self._threads.run(read)
+        self._require_publish(source, chunks)
         proposal = PublishChunks(self._context, writer, chunks, check_lease=check, to_reserved=True)
         return await self._committer.submit(proposal)
 
     async def stage(self, source: Source, stage: str, part: int, body: bytes) -> None:
         """Keep a part of a transaction or of rows until all of it is written."""
+        if self._context.permissions.is_on:
+            self._require_publish(source, decode_staged_chunks(body))
         await self._pipelines.stage_captured(stage, part, body)
 
     async def write_large(
@@ -73,6 +76,20 @@ class CapturedTransactions:
         """Write a transaction or rows that were staged. Return `None` if that takes longer: it continues, ask again."""
         self._sources.check_attached(source, epoch)
         return await self._writes.write(writer, stages, move, wait_seconds, is_captured=True)
+
+    def _require_publish(self, source: Source, chunks: Iterable[StagedChunk]) -> None:
+        """Raise an error unless the principal of the request may publish to all topics that are not the source's own.
+
+        Those are its outbox's and its dead letters'.
+        """
+        if not self._context.permissions.is_on:
+            return
+        own = self._sources.own_topics(source)
+        names = {staged.topic_id: staged.topic for chunk in chunks for staged in chunk.batches if staged.topic_id not in own}
+        for topic_id, name in names.items():
+            # By their ids, because it is by these that topics are found when the chunks are published.
+            live = self._context.topics.by_id(topic_id)
+            self._context.topics.require("publish", name if live is None else live.topic.name)
 
 
 def _check_position(chunk: StagedChunk) -> None:

@@ -37,7 +37,7 @@ from tailrace.model.limits import Limits
 from tailrace.model.names import check_relation_name, is_reserved, topic_form
 from tailrace.model.pipeline import NO_MARK
 from tailrace.model.route import Route, RouteBlock
-from tailrace.model.source import ALL_TABLES, POSITION, Source, SourceReport, SourceStatus, SourceTable
+from tailrace.model.source import ALL_TABLES, HELD_PREFIX, POSITION, Source, SourceReport, SourceStatus, SourceTable
 from tailrace.model.suggestions import did_you_mean
 from tailrace.model.table import CHANGES_PREFIX, Table
 from tailrace.model.topic import Topic, TopicOptions
@@ -136,6 +136,12 @@ class Sources:
     def of_topic(self, topic_id: TopicId) -> SourceTable | None:
         """Return the table whose changes this topic holds."""
         return next((one for one in self._tables.values() if one.table.changes == topic_id), None)
+
+    def own_topics(self, source: Source) -> set[TopicId]:
+        """Return the topics that only captures of the source write: those of changes, and that of held transactions."""
+        found = {one.table.changes for one in self._tables.values() if one.source == source.id}
+        held = self._topics.find(HELD_PREFIX + topic_form(source.name))
+        return found if held is None else found | {held.topic.id}
 
     def position(self, source: Source) -> int | None:
         """Return the LSN behind the last transaction in the log; `None` before the slot was created."""

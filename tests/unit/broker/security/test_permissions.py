@@ -149,6 +149,23 @@ async def test_a_grant_may_be_for_one_host() -> None:
 
 
 @on_loop
+async def test_who_may_alter_a_source_reads_what_its_captures_write() -> None:
+    async with running_broker(security=SECURED) as broker:
+        captured = ("_changes.shop.public.orders", "_held.shop")
+        others = ("_changes.shop.orders", "_changes.shops.public.orders", "_held.shops", "_audit", "shop.public.orders")
+
+        def readable() -> set[str]:
+            return {name for name in (*captured, *others) if broker.permissions.allows(ALICE, "consume", "topic", name)}
+
+        assert readable() == set()
+        await broker.grants.add([grant("alter", "source", "Shop")])
+        assert readable() == set(captured)
+        assert not any(broker.permissions.allows(ALICE, "publish", "topic", name) for name in captured)
+        await broker.grants.add([grant("select", "table", "shop.public.orders", is_denied=True)])
+        assert readable() == {"_held.shop"}
+
+
+@on_loop
 async def test_the_changes_of_a_table_are_read_by_who_may_select_from_it() -> None:
     async with running_broker(security=SECURED) as broker:
         await broker.grants.add([grant("all", "topic", "*"), grant("all", "topic", "_changes.", "prefixed")])

@@ -14,7 +14,7 @@ from tailrace.model.errors import (
     UnknownTopicError,
 )
 from tailrace.model.group import OffsetCommit
-from tailrace.model.ids import Offset, PartitionId
+from tailrace.model.ids import Offset, PartitionId, TopicId
 from tailrace.model.pipeline import MarkMove
 from tailrace.model.queue import ReceiveRequest
 from tailrace.model.record import Message, RawBatch, Record
@@ -24,6 +24,7 @@ from tailrace.wire.records import encode_batch
 from tailrace.wire.staged_chunks import StagedBatch, StagedChunk, encode_staged_chunk
 from tests.support.aio import on_loop
 from tests.support.brokers import running_broker
+from tests.support.sources import define_source
 from tests.unit.broker.security.test_live_revocation import SECURED
 
 ALICE = Principal("alice", "192.0.2.1")
@@ -112,16 +113,43 @@ async def test_of_messages_one_that_may_not_be_published_refuses_all_and_of_batc
 async def test_staged_chunks_need_the_right_to_the_topic_in_which_they_are_stored() -> None:
     async with running_broker(security=SECURED) as broker:
         mine, other = [(await broker.topics.create(name)).id for name in ("mine", "other")]
-        await broker.grants.add([grant("publish", "topic", "mine"), grant("consume", "group", "q")])
+        await broker.pipelines.lease("leased", "somebody")
         act_as(ALICE)
+        with pytest.raises(ForbiddenError, match="idempotent write"):
+            await broker.pipelines.stage("q", "one", 0, b"")
+        await broker.grants.add([grant("publish", "topic", "mine")])
         forged = encode_staged_chunk(StagedChunk([], [StagedBatch(other, "mine", 0, BATCH)]))
         with pytest.raises(TopicForbiddenError, match="'other'"):
             await broker.pipelines.stage("q", "one", 0, forged)
-        with pytest.raises(GroupForbiddenError):
-            await broker.pipelines.stage("r", "one", 0, b"")
+        for name, error in (("leased", GroupForbiddenError), ("router", ForbiddenError)):
+            with pytest.raises(error):
+                await broker.pipelines.stage(name, "one", 0, b"")
         await broker.pipelines.stage("q", "one", 0, encode_staged_chunk(StagedChunk([], [StagedBatch(mine, "mine", 0, BATCH)])))
         assert await broker.pipelines.write("q", [Stage("one", 1)], MarkMove("batch", None, 1), 10)
         assert broker.positions.bounds("mine", 0).end == 1
+
+
+@on_loop
+async def test_who_runs_a_capture_writes_to_the_topics_of_its_source_and_to_those_that_were_granted() -> None:
+    async with running_broker(security=SECURED) as broker:
+        source, (orders,) = await define_source(broker, "orders")
+        epoch = broker.sources.attach(source, "alice's process")
+        granted, other = [(await broker.topics.create(name)).id for name in ("outbox", "other")]
+        audit = broker.topics.get("_audit").topic.id
+        await broker.grants.add([grant("alter", "source", "shop"), grant("publish", "topic", "outbox")])
+        act_as(ALICE)
+
+        def captured(at: int, *topics: TopicId) -> bytes:
+            batches = [StagedBatch(topic, "shop.public.orders", 0, BATCH) for topic in topics]
+            return encode_staged_chunk(StagedChunk([MarkMove("lsn", at - 1 or None, at)], batches))
+
+        for topic in (other, audit):
+            with pytest.raises(TopicForbiddenError):
+                await broker.captured.append(source, epoch, captured(1, orders.table.changes, topic))
+            with pytest.raises(TopicForbiddenError):
+                await broker.captured.stage(source, "one", 0, captured(1, topic))
+        await broker.captured.append(source, epoch, captured(1, orders.table.changes, granted))
+        assert [broker.positions.bounds(name, 0).end for name in ("shop.public.orders", "outbox", "other")] == [1, 1, 0]
 
 
 @on_loop

@@ -6,45 +6,15 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from tailrace.broker.broker import Broker
 from tailrace.broker.sources.snapshots import ChunkOffer, SnapshotChunk, SourceSnapshots, StagedRows
 from tailrace.model.errors import UnknownSourceError
-from tailrace.model.ids import SourceId, TableId, TopicId
+from tailrace.model.ids import TableId, TopicId
 from tailrace.model.source import ALL_TABLES, Source, SourceSnapshot, SourceTable
-from tailrace.model.table import Column, ColumnType, Table
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop
 from tests.support.brokers import running_broker
 from tests.support.clocks import ManualClock
-
-_DRAFT = Source(
-    id=SourceId(0),
-    name="shop",
-    url="postgresql://db/shop",
-    tables=("public.*",),
-    snapshot="initial",
-    slot="slot",
-    publication="publication",
-    created_ms=0,
-    wanted=ALL_TABLES,
-)
-
-
-async def _defined(broker: Broker, *names: str) -> tuple[Source, list[SourceTable]]:
-    source = await broker.sources.create(_DRAFT)
-    tables = []
-    for number, name in enumerate(names):
-        table = Table(
-            id=TableId(0),
-            name=f"shop.public.{name}",
-            columns=(Column("id", ColumnType("integer"), nullable=False),),
-            primary_key=("id",),
-            changes=TopicId(0),
-            created_ms=0,
-        )
-        draft = SourceTable(source=source.id, table=table, schema="public", relation=name, oid=100 + number, identity="default")
-        tables.append(await broker.sources.define_table(source, draft))
-    return source, tables
+from tests.support.sources import define_source
 
 
 def _offer(snapshots: SourceSnapshots, source: Source, table: SourceTable, count: int, name: str = "offer") -> None:
@@ -67,7 +37,7 @@ async def _staged(snapshots: SourceSnapshots, source: Source, published: Sequenc
 async def test_a_snapshot_is_remembered_until_it_ends() -> None:
     store = MemoryStore()
     async with running_broker(store) as broker:
-        source, (first, second) = await _defined(broker, "first", "second")
+        source, (first, second) = await define_source(broker, "first", "second")
         begun = await broker.source_snapshots.begin(source, [first.id, second.id], ALL_TABLES, holds_all=True)
         assert broker.sources.get("shop").wanted == ()
         assert begun.known == ()
@@ -91,7 +61,7 @@ async def test_a_snapshot_is_remembered_until_it_ends() -> None:
 @on_loop
 async def test_what_is_wanted_meanwhile_waits_for_the_next_snapshot() -> None:
     async with running_broker(MemoryStore()) as broker:
-        source, (table,) = await _defined(broker, "items")
+        source, (table,) = await define_source(broker, "items")
         await broker.source_snapshots.begin(source, [table.id], ALL_TABLES, holds_all=True)
         await broker.sources.want_snapshot(source, ["public.items"])
         again = await broker.source_snapshots.begin(source, [table.id], ["public.items"], holds_all=False)
@@ -117,7 +87,7 @@ async def test_a_chunk_is_read_by_one_at_a_time_and_published_once() -> None:
     clock = ManualClock()
     async with running_broker(MemoryStore(), clock) as broker:
         snapshots = broker.source_snapshots
-        source, (table,) = await _defined(broker, "items")
+        source, (table,) = await define_source(broker, "items")
         _offer(snapshots, source, table, 2)
         assert [_claimed(snapshots), _claimed(snapshots), _claimed(snapshots)] == [0, 1, None]
         clock.advance(121_000)
@@ -133,7 +103,7 @@ async def test_a_chunk_is_read_by_one_at_a_time_and_published_once() -> None:
 async def test_no_more_is_read_than_can_be_published() -> None:
     async with running_broker(MemoryStore()) as broker:
         snapshots = broker.source_snapshots
-        source, (table,) = await _defined(broker, "items")
+        source, (table,) = await define_source(broker, "items")
         _offer(snapshots, source, table, 20)
         for number in range(8):
             assert _claimed(snapshots) == number
@@ -149,7 +119,7 @@ async def test_the_capture_reads_while_no_pipeline_does() -> None:
     clock = ManualClock()
     async with running_broker(MemoryStore(), clock) as broker:
         snapshots = broker.source_snapshots
-        source, (table,) = await _defined(broker, "items")
+        source, (table,) = await define_source(broker, "items")
         _offer(snapshots, source, table, 3)
 
         async def is_read_by_spark() -> bool:
@@ -177,7 +147,7 @@ async def test_the_capture_reads_while_no_pipeline_does() -> None:
 async def test_a_chunk_that_the_snapshot_does_not_show_any_more_is_told_at_once() -> None:
     async with running_broker(MemoryStore()) as broker:
         snapshots = broker.source_snapshots
-        source, (table,) = await _defined(broker, "items")
+        source, (table,) = await define_source(broker, "items")
         _offer(snapshots, source, table, 1)
         waiting = asyncio.create_task(snapshots.progress(source, "offer", (), 30.0))
         await asyncio.sleep(0)
