@@ -87,13 +87,6 @@ class Authenticator:
         self.succeeded(host)
         return Login(Principal(name, host), user.id)
 
-    def by_remembered_password(self, name: str, password: str, host: str) -> Login | None:
-        """Return the login of a user whose password was right before, or `None` if `by_password` has to be asked."""
-        user = self._users.find(name)
-        if user is None or self._remembered.get(self._hash(name, password)) != (user.id, user.version):
-            return None
-        return Login(Principal(name, host), user.id)
-
     def by_token(self, text: str, host: str) -> Login:
         """Return the login of a token's user. Raises `AuthenticationError`. A token can't be guessed, so there is no pause."""
         if self._is_server_secret(text):
