@@ -22,6 +22,22 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="play the longest tests, and no others")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput") or config.getoption("numprocesses", default=None):
         config.pluginmanager.register(SideBySide())
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the longest tests out, or all others; but play whatever was asked for by its file or name."""
+    is_asked_for = any("::" in argument or argument.endswith(".py") for argument in config.args) or config.option.keyword
+    if is_asked_for and not config.option.long:
+        return
+    left_out = [item for item in items if (item.get_closest_marker("long") is None) == config.option.long]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]

@@ -29,6 +29,7 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path, TINY, lambda _: None)
 
 
+@pytest.mark.long
 def test_changes_are_measured_beside_another_capture_and_beside_psycopg2(workspace: Workspace) -> None:
     section = streaming.run(workspace, tailrace_capture, tailrace_capture)
 
@@ -40,6 +41,7 @@ def test_changes_are_measured_beside_another_capture_and_beside_psycopg2(workspa
     assert list(workspace.root.iterdir()) == []
 
 
+@pytest.mark.long
 def test_snapshots_are_measured_beside_another_capture_and_beside_copy(workspace: Workspace) -> None:
     section = snapshot.run(workspace, tailrace_capture, tailrace_capture)
 

@@ -41,6 +41,7 @@ def test_servers_with_different_ciphers_are_not_compared(workspace: Workspace, m
         secured.run(workspace, SecuredTailracePeer, SecuredTailracePeer)
 
 
+@pytest.mark.long
 def test_the_cost_of_checks_is_told_for_every_round_of_all_servers(workspace: Workspace) -> None:
     section = checks.run(workspace)
 
@@ -53,6 +54,7 @@ def test_the_cost_of_checks_is_told_for_every_round_of_all_servers(workspace: Wo
     assert list(workspace.root.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_storm_has_figures_with_and_without_the_password(workspace: Workspace) -> None:
     section = logins.run(workspace)
 

@@ -24,6 +24,7 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path, TINY, lambda _: None)
 
 
+@pytest.mark.long
 def test_copies_are_measured_beside_another_copy(workspace: Workspace) -> None:
     section = comparison.run(workspace, TailracePeer, tailrace_shadow, tailrace_shadow)
 

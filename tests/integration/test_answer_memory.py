@@ -154,7 +154,7 @@ def test_answers_that_nobody_takes_are_dropped_and_their_room_is_given_back(atta
     _all_is_given_back(attacked)
 
 
-@pytest.mark.parametrize("lie", ["beside the log", "in the log"])
+@pytest.mark.parametrize("lie", ["beside the log", pytest.param("in the log", marks=pytest.mark.long)])
 def test_kafka_consumers_that_take_nothing_hold_no_more_than_there_is_for_all(tmp_path: Path, lie: str) -> None:
     """Each fetch that reads from disk, or puts large values into its batches, has a copy of its own."""
     values = [str(number % 10) * 900_000 for number in range(24)]

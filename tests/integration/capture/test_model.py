@@ -80,6 +80,7 @@ FAULTS: tuple[Callable[[CapturedSource, random.Random], None], ...] = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.timeout(0)
 def test_replayed_events_equal_the_tables_at_every_boundary(tmp_path: Path, capture_seed: int, capture_faults: int) -> None:
     choice = random.Random(capture_seed)

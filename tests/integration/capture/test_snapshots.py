@@ -128,6 +128,7 @@ def test_rows_come_once_and_their_changes_behind_them(tmp_path: Path, postgres: 
         assert any(not event.is_of_snapshot for event in events)
 
 
+@pytest.mark.long
 def test_rows_of_a_chunk_that_breaks_off_are_compared_with_the_table(tmp_path: Path, postgres: PostgresServer) -> None:
     rows = 8 * _ROWS
     with captured_source(tmp_path, postgres) as source:
@@ -170,6 +171,7 @@ def _snapshot_state(source: CapturedSource) -> object:
     return source.api.sql("SELECT snapshot_state FROM system.sources")[0][0]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(0)
 def test_snapshots_beside_transactions_and_faults(tmp_path: Path, capture_seed: int) -> None:
     choice = random.Random(capture_seed)

@@ -45,6 +45,7 @@ def routed(server: ServerProcess, topic: str) -> list[Any]:
     return [json.loads(each.message.value) for each in read_topic(server.kafka, topic)]
 
 
+@pytest.mark.long
 def test_routes_go_on_through_alters_and_truncates(
     server: ServerProcess, api: Api, route_once: RunOnce, routing: Running
 ) -> None:

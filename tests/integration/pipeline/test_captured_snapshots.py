@@ -139,6 +139,7 @@ def test_tasks_read_each_row_once_while_rows_change(
     assert not any(line.startswith(("spark: ", "\tat ")) for line in pipeline.output.splitlines()), pipeline.output
 
 
+@pytest.mark.long
 def test_a_pipeline_that_is_killed_leaves_the_rest_to_the_capture(
     api: Api, server: ServerProcess, pipeline: CommandProcess, postgres: PostgresServer
 ) -> None:
@@ -151,6 +152,7 @@ def test_a_pipeline_that_is_killed_leaves_the_rest_to_the_capture(
         assert check_events(server, postgres) >= ROWS
 
 
+@pytest.mark.long
 def test_tasks_without_the_password_say_so_and_the_capture_reads_alone(
     api: Api, server: ServerProcess, routing: Running, postgres: PostgresServer, caplog: pytest.LogCaptureFixture
 ) -> None:

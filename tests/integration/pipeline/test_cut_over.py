@@ -28,6 +28,7 @@ def fence(api: Api, number: int | None = None) -> int:
     return int(api.ask(FENCE, asked)["fence"])
 
 
+@pytest.mark.long
 def test_the_router_waits_for_the_end_of_a_fence_whether_that_is_short_or_long(chat: RoutedTables, routing: Running) -> None:
     with routing(most_rows=20, retry_seconds=1.0) as reports:
         write(chat, 0)

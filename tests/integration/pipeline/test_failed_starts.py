@@ -80,12 +80,14 @@ def test_an_archive_that_is_none_is_rejected_before_java_is_started(server: Serv
     assert line == f"can't read the archive {missing}: No such file or directory. Make one with: tailrace pipeline package"
 
 
+@pytest.mark.long
 def test_what_only_spark_finds_out_is_one_line_too(server: ServerProcess, tmp_path: Path) -> None:
     """A cluster of no workers is something that Spark itself refuses, with a trace."""
     line = fails(server, tmp_path, "local-cluster[1]")
     assert line.startswith("Spark did not start at local-cluster[1]: Could not parse Master URL: 'local-cluster[1]'")
 
 
+@pytest.mark.long
 def test_workers_without_the_package_end_the_pipeline(server: ServerProcess, tmp_path: Path) -> None:
     api = Api(server.url)
     for statement in (

@@ -112,6 +112,7 @@ def parts(of: list[psutil.Process]) -> set[str]:
 SPARK = {"java", "pyspark.daemon", "tailrace.pipeline.daemon", "source_runner"}
 
 
+@pytest.mark.long
 def test_a_pipeline_whose_output_is_gone_goes_on_and_one_that_is_killed_leaves_nothing_behind(
     server: ServerProcess, tables: RoutedTables
 ) -> None:
@@ -135,6 +136,7 @@ def test_a_pipeline_whose_output_is_gone_goes_on_and_one_that_is_killed_leaves_n
     eventually(lambda: have_ended(left), "the end of Java and Spark's workers", 30.0)
 
 
+@pytest.mark.long
 def test_up_goes_on_when_its_output_is_gone_and_when_it_is_killed_a_new_one_goes_on_by_itself(tmp_path: Path) -> None:
     addresses = ("--http", f"127.0.0.1:{free_port()}", "--kafka", f"127.0.0.1:{free_port()}")
     flags = ("--data", str(tmp_path / "data"), "--master", "local[1]", *addresses)
@@ -184,6 +186,7 @@ def test_a_server_without_output_serves(tmp_path: Path, closed: str) -> None:
     assert shell.wait(PATIENCE_SECONDS) == 0
 
 
+@pytest.mark.long
 def test_a_pipeline_whose_java_is_stopped_with_it_leaves_no_trace(server: ServerProcess, tmp_path: Path) -> None:
     """As systemd stops a service: SIGTERM for all of its processes."""
     with CommandProcess(tmp_path / "logs", "pipeline", "--server", server.url, "--master", "local[1]") as pipeline:

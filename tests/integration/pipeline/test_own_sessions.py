@@ -36,6 +36,7 @@ def run(server: ServerProcess, how: str, environment: dict[str, str]) -> list[st
     return done.stdout.splitlines()
 
 
+@pytest.mark.long
 def test_a_session_whose_python3_is_another_one_knows_the_format_when_it_is_registered(
     server: ServerProcess, another_python: Path
 ) -> None:

@@ -41,6 +41,7 @@ def chat(tables: RoutedTables) -> RoutedTables:
     return tables
 
 
+@pytest.mark.long
 def test_decisions_make_of_changes_what_the_model_says(chat: RoutedTables, spark: SparkSession) -> None:
     for topic, partitions in (("app.new", 1), ("app.keys", 3), ("app.diffs", 12), ("app.both", 2), ("app.once", 1)):
         chat.api.create_topic(topic, partitions)

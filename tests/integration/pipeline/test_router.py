@@ -284,7 +284,7 @@ def _and(left: bool | None, right: bool | None) -> bool | None:
     return False if left is False or right is False else (None if left is None or right is None else True)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
 def test_random_routes_of_random_tables_equal_the_model(tables: RoutedTables, route_once: RunOnce, seed: int) -> None:
     choose = random.Random(seed)
     names = [f"t.t{number}" for number in range(choose.randint(1, 3))]

@@ -98,6 +98,7 @@ def python_workers(parent: int) -> list[int]:
     return [pid for pid in daemons if parents[pid] in daemons and is_below(pid)]
 
 
+@pytest.mark.long
 def test_a_run_that_ends_by_itself_starts_a_worker_again_that_was_too_slow(
     chat: RoutedTables, route_once: RunOnce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_run_that_ends_by_itself_starts_a_worker_again_that_was_too_slow(
         route_once()
 
 
+@pytest.mark.long
 def test_a_lost_or_old_checkpoint_does_not_matter(chat: RoutedTables, route_once: RunOnce, tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     write(chat, 0)

@@ -94,6 +94,7 @@ def test_a_reader_and_a_writer_log_in_by_options(
     assert PASSWORD not in found._jdf.queryExecution().toString()
 
 
+@pytest.mark.long
 def test_a_reader_and_a_writer_log_in_by_their_environment(
     server: SecuredServer, user: str, authority: Authority, address: dict[str, str]
 ) -> None:

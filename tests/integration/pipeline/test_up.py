@@ -83,6 +83,7 @@ def writing(tables: RoutedTables) -> Iterator[None]:
         writer.join()
 
 
+@pytest.mark.long
 def test_up_starts_a_killed_pipeline_again_which_loses_and_repeats_nothing_and_stops_clean(tmp_path: Path) -> None:
     with up(tmp_path) as process:
         tables = RoutedTables(addresses_of(process))
