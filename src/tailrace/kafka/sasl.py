@@ -280,10 +280,14 @@ class _Scram:
         answer = self._scram.final(message)
         user = self._scram.user
         if answer is None or user is None or self._has_changed(user):
-            error = self._authenticator.failure(self._scram.name, self._host, self._mechanism)
-            await asyncio.sleep(self._authenticator.pause_seconds(self._host))
-            raise error
+            raise await self._failure()
         return answer, self._authenticator.by_verifier(user, self._host)
+
+    async def _failure(self) -> AuthenticationError:
+        """Return the error of a wrong password, after the pause that its address has earned."""
+        error = self._authenticator.failure(self._scram.name, self._host, self._mechanism)
+        await asyncio.sleep(self._authenticator.pause_seconds(self._host))
+        return error
 
     def _has_changed(self, user: User) -> bool:
         """Return whether the user was dropped, or got another password, since the exchange began."""

@@ -22,8 +22,6 @@ _log = logging.getLogger(__name__)
 
 _TLS_BEGIN = b"\x16"
 """The first byte of every handshake. No request of Kafka or HTTP begins with it."""
-_ACCEPTED_AT_ONCE = 64
-"""Connections that are accepted in one turn of the event loop."""
 _PAUSE_SECONDS = 0.5
 """How long nothing is accepted when the system has no file or memory for more."""
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -85,23 +83,23 @@ class TlsAcceptor:
 
     def _listen(self) -> None:
         self._resuming = None
-        asyncio.get_running_loop().add_reader(self._bound, self._accept_waiting)
+        asyncio.get_running_loop().add_reader(self._bound, self._accept)
 
-    def _accept_waiting(self) -> None:
-        loop = asyncio.get_running_loop()
-        for _ in range(_ACCEPTED_AT_ONCE):
-            try:
-                accepted, address = self._bound.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in _NO_ROOM:
-                    raise
-                _log.error("no connection can be accepted for %g s: %s", _PAUSE_SECONDS, error)
-                loop.remove_reader(self._bound)
-                self._resuming = loop.call_later(_PAUSE_SECONDS, self._listen)
-                return
-            self._begin(accepted, str(address[0]))
+    def _accept(self) -> None:
+        """Accept one connection. If more wait, the event loop calls again in its next turn, after what else is ready."""
+        try:
+            accepted, address = self._bound.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            _log.error("no connection can be accepted for %g s: %s", _PAUSE_SECONDS, error)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._bound)
+            self._resuming = loop.call_later(_PAUSE_SECONDS, self._listen)
+            return
+        self._begin(accepted, str(address[0]))
 
     def _begin(self, accepted: socket, host: str) -> None:
         limit = self._exceeded_limit(host)

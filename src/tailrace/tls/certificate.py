@@ -122,6 +122,8 @@ def load_context(security: SecuritySettings) -> tuple[ssl.SSLContext, float]:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(_CIPHERS)
     context.options |= ssl.OP_NO_RENEGOTIATION
+    # Making tickets takes the server as long as the signature that one of them saves it later.
+    context.num_tickets = 0
     _check_readable(certificate, key, security.client_ca)
     try:
         context.load_cert_chain(certificate, key, password=_no_password)
@@ -134,7 +136,6 @@ def load_context(security: SecuritySettings) -> tuple[ssl.SSLContext, float]:
             raise ConfigurationError(f"{security.client_ca} (client_ca) has no certificate as PEM in it") from error
         context.verify_mode = ssl.CERT_REQUIRED if security.client_certificates == "required" else ssl.CERT_OPTIONAL
         # A resumed session would outlive the certificate that it began with, and the trust in its authority.
-        context.num_tickets = 0
         context.options |= ssl.OP_NO_TICKET
     return context, _end_of(context, certificate)
 

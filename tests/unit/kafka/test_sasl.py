@@ -1,6 +1,8 @@
 """Logins of Kafka connections: what is answered before, what a failed one costs, and how long a login counts."""
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import msgspec
@@ -26,7 +28,7 @@ from tailrace.wire.messages.cluster import (
     MetadataRequest,
     MetadataRequestTopic,
 )
-from tests.support.aio import on_loop
+from tests.support.aio import on_loop, until
 from tests.support.brokers import running_broker
 from tests.support.clocks import ManualClock
 from tests.support.kafka import frame, running_asker, sized
@@ -124,6 +126,26 @@ async def test_a_wrong_password_and_an_unknown_name_are_one_answer_and_the_end(m
         assert answers[0][0] == FAILED
         assert len(set(answers)) == 1
         assert kafka.traffic.closed == {"login_failed": 3}
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "PLAIN"])
+@on_loop
+async def test_a_failed_login_is_freed_without_the_garbage_collector(mechanism: str) -> None:
+    async with secured_kafka() as kafka:
+        await kafka.broker.users.create("alice", PASSWORD)
+        side = await kafka.connect()
+        await side.ask(API_VERSIONS_API, ApiVersionsRequest(client_software_name="a", client_software_version="1"))
+        (connection,) = kafka.listener.registry.connections
+        session = connection.client.session
+        assert session is not None
+        freed = weakref.ref(session)
+        del connection, session
+        gc.disable()
+        try:
+            assert (await side.log_in("alice", "wrong", mechanism)).error_code == FAILED
+            await until(lambda: freed() is None)
+        finally:
+            gc.enable()
 
 
 @on_loop

@@ -113,6 +113,24 @@ def test_sessions_are_not_resumed_where_clients_show_certificates(tmp_path: Path
     )
     assert context.verify_mode == ssl.CERT_REQUIRED
     assert context.num_tickets == 0
+    assert context.options & ssl.OP_NO_TICKET
+
+
+def test_a_handshake_makes_no_tickets(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    context, _ = load_context(settings(authority.server()))
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    trust = ssl.create_default_context(cafile=str(authority.file))
+    asking = trust.wrap_bio(to_client, to_server, server_hostname="localhost")
+    answering = context.wrap_bio(to_server, to_client, server_side=True)
+    for side in (asking, answering):
+        with pytest.raises(ssl.SSLWantReadError):
+            side.do_handshake()
+    asking.do_handshake()
+    answering.do_handshake()
+    assert answering.version() == "TLSv1.3"
+    # What a ticket would be is the first that a client reads after its handshake.
+    assert to_client.pending == 0
 
 
 def test_a_replaced_certificate_is_used_from_the_next_handshake_on(tmp_path: Path) -> None:

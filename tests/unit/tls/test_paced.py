@@ -1,12 +1,20 @@
 """What is written to a connection with TLS waits here until the client takes it, and counts as unsent."""
 
 import asyncio
+import gc
+import socket
+import ssl
+import weakref
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from tailrace.tls.paced import PacedTransport, paced
 from tests.support.aio import on_loop, until
+from tests.support.certificates import Authority
 
 PIECE = 256 * 1024
 
@@ -51,6 +59,9 @@ class SlowConnection(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self.reads = True
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
 
 
 class Listening(asyncio.Protocol):
@@ -166,9 +177,14 @@ def test_another_protocol_takes_over() -> None:
 
 
 class WithBuffer(asyncio.BufferedProtocol):
+    transport: asyncio.BaseTransport
+
     def __init__(self) -> None:
         self.buffer = bytearray(8)
         self.received = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
 
     def get_buffer(self, sizehint: int) -> bytearray:
         return self.buffer
@@ -185,6 +201,41 @@ def test_a_protocol_with_buffers_keeps_them() -> None:
     assert adapter.get_buffer(8) is protocol.buffer
     adapter.buffer_updated(3)
     assert protocol.received == 3
+
+
+@pytest.mark.parametrize("make_loop", [uvloop.new_event_loop, asyncio.new_event_loop])
+def test_a_closed_connection_is_freed_without_the_garbage_collector(
+    tmp_path: Path, make_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    authority = Authority(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*authority.server())
+    trust = ssl.create_default_context(cafile=str(authority.file))
+
+    open_ones: weakref.WeakSet[WithBuffer] = weakref.WeakSet()
+
+    def make_protocol() -> asyncio.BaseProtocol:
+        protocol = WithBuffer()
+        open_ones.add(protocol)
+        return paced(protocol, 1.0)
+
+    async def open_and_close() -> None:
+        ours, theirs = socket.socketpair()
+        accepting = asyncio.get_running_loop().connect_accepted_socket(make_protocol, ours, ssl=context)
+        client = asyncio.open_connection(sock=theirs, ssl=trust, server_hostname="localhost")
+        (transport, _), (_, writer) = await asyncio.gather(accepting, client)
+        writer.write(b"hello")
+        await until(lambda: [each.received for each in open_ones] == [5])
+        del accepting, transport
+        writer.close()
+        await until(lambda: not open_ones)
+
+    gc.disable()
+    try:
+        with asyncio.Runner(loop_factory=make_loop) as runner:
+            runner.run(asyncio.wait_for(open_and_close(), 10))
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("data", [b"", bytearray(), memoryview(b"")])
