@@ -28,7 +28,6 @@ def is_overloaded() -> bool:
     return os.getloadavg()[0] > OVERLOAD * (os.cpu_count() or 1)
 
 
-@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_short_run_under_all_faults_breaks_no_promise(tmp_path: Path, chaos_seed: int) -> None:
     command = [sys.executable, "-m", "chaos", "--profile", "short", "--minutes", str(MINUTES), "--seed", str(chaos_seed)]
