@@ -23,13 +23,14 @@ from bench.workspace import Workspace
 from tailrace.model.address import Address
 from tests.bench.scale import TINY
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path, TINY, lambda _: None)
 
 
-@pytest.mark.long
 def test_changes_are_measured_beside_another_capture_and_beside_psycopg2(workspace: Workspace) -> None:
     section = streaming.run(workspace, tailrace_capture, tailrace_capture)
 
@@ -41,7 +42,6 @@ def test_changes_are_measured_beside_another_capture_and_beside_psycopg2(workspa
     assert list(workspace.root.iterdir()) == []
 
 
-@pytest.mark.long
 def test_snapshots_are_measured_beside_another_capture_and_beside_copy(workspace: Workspace) -> None:
     section = snapshot.run(workspace, tailrace_capture, tailrace_capture)
 

@@ -17,6 +17,8 @@ from bench.worker_process import expect
 from bench.workspace import Workspace
 from tests.bench.scale import TINY
 
+pytestmark = pytest.mark.long
+
 LOAD = Load(topic="audited", records=100, record_bytes=100, partitions=2)
 
 

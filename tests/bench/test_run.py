@@ -30,6 +30,7 @@ ELSEWHERE = {"nats-synced", "profiles", "profiles-pipeline", "security-checks", 
 """What `nats` runs too, but for a setting of the servers; what is sampled; and what has tests of its own."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in SUBJECTS if name not in JAVA | ELSEWHERE])
 def test_every_benchmark_gives_figures_and_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
     said: list[str] = []

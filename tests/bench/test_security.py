@@ -18,6 +18,8 @@ from bench.worker_process import expect
 from bench.workspace import Workspace
 from tests.bench.scale import TINY
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
@@ -41,7 +43,6 @@ def test_servers_with_different_ciphers_are_not_compared(workspace: Workspace, m
         secured.run(workspace, SecuredTailracePeer, SecuredTailracePeer)
 
 
-@pytest.mark.long
 def test_the_cost_of_checks_is_told_for_every_round_of_all_servers(workspace: Workspace) -> None:
     section = checks.run(workspace)
 
@@ -54,7 +55,6 @@ def test_the_cost_of_checks_is_told_for_every_round_of_all_servers(workspace: Wo
     assert list(workspace.root.iterdir()) == []
 
 
-@pytest.mark.long
 def test_a_storm_has_figures_with_and_without_the_password(workspace: Workspace) -> None:
     section = logins.run(workspace)
 

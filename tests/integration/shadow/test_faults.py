@@ -16,6 +16,8 @@ from tests.support.eventually import eventually
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.shadow_pair import ShadowPair, TestedShadow
 
+pytestmark = pytest.mark.long
+
 KILLS = 5
 PARTITIONS = 3
 

@@ -1,10 +1,13 @@
 """A consumer that changes its address goes on with the next record."""
 
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.eventually import eventually
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.shadow_pair import TestedShadow
+
+pytestmark = pytest.mark.long
 
 
 def await_offset(shadow: TestedShadow, group: str, wanted: bytes | None, partition: int = 0) -> None:

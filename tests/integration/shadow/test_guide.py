@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.eventually import eventually
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.shadow_pair import ShadowPair
+
+pytestmark = pytest.mark.long
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "shadow.md"
 BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
