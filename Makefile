@@ -21,8 +21,8 @@ help: ## list the targets
 demo: $(READY) ## the whole story on real processes: a table, routes, a kill in between, counts in = counts out
 	@$(BIN)/python -m demo
 
-test: $(READY) ## run the test suite, four tests at a time, but for the longest, which `make smoke` plays; SLOW=1 adds 500 kill cycles, ARGS='-k name' picks a few tests
-	@$(BIN)/pytest -n 4 $(ARGS)
+test: $(READY) ## run the test suite, five tests at a time, but for the longest, which `make smoke` plays; SLOW=1 adds 500 kill cycles, ARGS='-k name' picks a few tests
+	@$(BIN)/pytest -n 5 $(ARGS)
 	@$(if $(SLOW),$(BIN)/pytest tests/chaos --kill-cycles 500)
 	@$(if $(SLOW),$(BIN)/pytest tests/integration/capture/test_model.py --capture-faults 50)
 
@@ -34,7 +34,7 @@ compat: $(READY) ## try every Kafka client at full volume, and the tools around 
 	@$(BIN)/pytest tests/compat --everything $(ARGS)
 
 smoke: $(READY) ## the longest tests, and the short form of what needs more than PyPI: clients of Java, Go and Node, kcat, Kafka's tools, logins of all of them, shadows, Spark's Kafka connector, the real-time mode, a Spark cluster
-	@$(BIN)/pytest -n 4 --long $(ARGS)
+	@$(BIN)/pytest -n 5 --long $(ARGS)
 	@$(BIN)/python -m tests.compat.prepare
 	@$(BIN)/pytest tests/compat/test_clients.py --others \
 		-k '(java or franz-go or kafkajs or kcat or spark) and (keyed or zstd or idempotent or consume or two-members or topics or transaction)' $(ARGS)

@@ -1,6 +1,6 @@
-"""How the tests are shared out when they run side by side (`pytest -n 4`, as `make test` does).
+"""How the tests are shared out when they run side by side (`pytest -n 5`, as `make test` does).
 
-Four, also on two cores: half of the time of most tests is waiting, for a timeout, a disk or another process.
+Five, also on two cores: half of the time of most tests is waiting, for a timeout, a disk or another process.
 
 A file stays on one worker, for its module's fixtures. Folders whose fixtures are dearer than their tests (a Spark, a process of
 each Kafka client) stay on one worker whole, but for files that start a Spark of their own. What takes longest comes first, so
