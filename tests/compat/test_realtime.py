@@ -16,7 +16,7 @@ from bench.capture import routed
 from bench.workspace import Workspace
 from tests.bench.scale import TINY
 from tests.compat.kinds import SPARK, SPARK_JARS, SPARK_PYTHON
-from tests.integration.security.secured import PASSWORD, secured_server
+from tests.integration.security.secured import PASSWORD, tls_server
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.pipeline import CommandProcess
@@ -158,9 +158,7 @@ def test_the_benchmark_of_captured_changes_gives_figures_and_leaves_nothing_behi
 @pytest.mark.timeout(600)
 def test_routes_in_real_time_at_a_server_with_tls_that_demands_authentication(tmp_path: Path, jars: Path) -> None:
     authority = Authority(tmp_path)
-    shown = authority.server()
-    toml = f'[security]\nauthentication = "required"\ntls_certificate = "{shown.certificate}"\ntls_key = "{shown.key}"\n'
-    with secured_server(tmp_path / "data", toml, verify=str(authority.file)) as server:
+    with tls_server(tmp_path / "data", authority) as server:
         server.sql("CREATE TABLE acme.bills (id INT PRIMARY KEY)")
         server.sql("CREATE TOPIC acme.new_bills")
         server.sql("ALTER TOPIC acme.new_bills ADD SOURCE acme.bills ON INSERT")

@@ -51,8 +51,8 @@ class FaultyProxy:
         self.cut_only: Callable[[bytes], bool] = lambda _: True
         """Which requests lose their answers, by their first bytes."""
         self.connections = 0
-        self._open: set[asyncio.StreamWriter] = set()
-        self._is_closing = False
+        self._made: list[asyncio.StreamWriter] = []
+        """Those of all connections: one that is closed stays open as long as nobody takes what was written to it."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -72,8 +72,7 @@ class FaultyProxy:
         """Break all connections now, as a crash of something in between would."""
 
         async def reset() -> None:
-            for writer in list(self._open):
-                _reset(writer)
+            self._reset_all()
 
         self._run(reset())
 
@@ -91,23 +90,27 @@ class FaultyProxy:
         return port
 
     async def _close(self) -> None:
-        self._is_closing = True
         self._server.close()
         # A task that is cancelled before its first step would leave a connection open that was accepted in this moment.
         for _ in range(_FIRST_TURNS):
             await asyncio.sleep(0)
-        for writer in list(self._open):
-            _reset(writer)
+        self._reset_all()
         tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._reset_all()
         # Connections that were reset are closed in the next turns.
         for _ in range(_FIRST_TURNS):
             await asyncio.sleep(0)
 
+    def _reset_all(self) -> None:
+        for writer in self._made:
+            _reset(writer)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._made.append(writer)
         if self.refuses:
             _reset(writer)
             return
@@ -116,10 +119,7 @@ class FaultyProxy:
         except OSError:
             _reset(writer)
             return
-        except asyncio.CancelledError:
-            _reset(writer)
-            raise
-        self._open.update((writer, from_here))
+        self._made.append(from_here)
         requests: list[bytes] = []
         both = [
             asyncio.ensure_future(self._pass_on(reader, from_here, requests, is_answer=False)),
@@ -131,12 +131,7 @@ class FaultyProxy:
             for task in both:
                 task.cancel()
             for each in (writer, from_here):
-                self._open.discard(each)
-                if self._is_closing:
-                    # What could not be written yet would keep it open.
-                    _reset(each)
-                else:
-                    each.close()
+                each.close()
 
     def _times(self, is_answer: bool) -> int:
         if is_answer and self.double_answers:

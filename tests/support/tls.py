@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+_LAST_TURNS = 3
 _PIECE_BYTES = 1 << 16
 
 
@@ -56,6 +57,7 @@ class TlsFront:
         self._listening = self._loop.create_task(self._listen())
         with suppress(asyncio.CancelledError):
             self._loop.run_until_complete(self._listening)
+        self._loop.run_until_complete(_end_handshakes())
 
     async def _listen(self) -> None:
         # A client that refuses the certificate is what some tests are about; it is no news.
@@ -85,6 +87,17 @@ class TlsFront:
                 end.transport.abort()
             # The loop may be about to end, and would leave sockets open that are still being closed.
             await asyncio.gather(writer.wait_closed(), behind_writer.wait_closed(), *ways, return_exceptions=True)
+
+
+async def _end_handshakes() -> None:
+    """End what is left: connections whose handshakes are not done, which nobody else knows of."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    # What they have closed is gone in the next turns.
+    for _ in range(_LAST_TURNS):
+        await asyncio.sleep(0)
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

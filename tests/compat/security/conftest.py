@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from tests.compat.kinds import ClientKind
 from tests.compat.login import Login
 from tests.compat.process import ClientProcess
-from tests.integration.security.secured import ADMIN, PASSWORD, SecuredServer, secured_server
+from tests.integration.security.secured import ADMIN, PASSWORD, SecuredServer, tls_server
 from tests.support.certificates import Authority
 from tests.support.patience import PATIENCE_SECONDS
 
@@ -27,13 +27,8 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="package")
 def secured(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[SecuredServer]:
-    shown = authority.server()
-    toml = (
-        f'[security]\nauthentication = "required"\nsession_seconds = {SESSION_SECONDS}\n'
-        f'tls_certificate = "{shown.certificate}"\ntls_key = "{shown.key}"\n'
-        f'client_certificates = "accepted"\nclient_ca = "{authority.file}"\n'
-    )
-    with secured_server(tmp_path_factory.mktemp("secured") / "data", toml, verify=str(authority.file)) as server:
+    session = f"session_seconds = {SESSION_SECONDS}\n"
+    with tls_server(tmp_path_factory.mktemp("secured") / "data", authority, session) as server:
         server.sql(f"CREATE TOPIC {CLOSED}")
         server.sql(f"CREATE USER {USER} PASSWORD '{PASSWORD}'")
         for resource in (f"TOPIC PREFIX '{OPEN}.'", f"GROUP PREFIX '{OPEN}.'", f"TRANSACTIONAL ID PREFIX '{OPEN}.'"):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.security.secured import PASSWORD, SecuredServer, secured_server
+from tests.integration.security.secured import PASSWORD, SecuredServer, tls_server
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.pipeline import CommandProcess
@@ -22,11 +22,9 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[SecuredServer]:
-    shown = authority.server()
-    toml = f'[security]\nauthentication = "required"\ntls_certificate = "{shown.certificate}"\ntls_key = "{shown.key}"\n'
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv(PASSWORD_VARIABLE, PASSWORDS[APP])
-        with secured_server(tmp_path_factory.mktemp("server") / "data", toml, verify=str(authority.file)) as running:
+        with tls_server(tmp_path_factory.mktemp("server") / "data", authority) as running:
             yield running
 
 

@@ -14,7 +14,7 @@ from tailrace.client.credentials import CredentialSource
 from tailrace.pipeline.connection import ServerAddress
 from tailrace.pipeline.router import Router, RouterSettings
 from tailrace.pipeline.table_changes import TableChanges
-from tests.integration.security.secured import PASSWORD, SecuredServer, secured_server
+from tests.integration.security.secured import PASSWORD, SecuredServer, tls_server
 from tests.support.certificates import Authority
 
 CHILD = Path(__file__).with_name("secured_child.py")
@@ -28,12 +28,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[SecuredServer]:
-    shown = authority.server()
-    toml = (
-        f'[security]\nauthentication = "required"\ntls_certificate = "{shown.certificate}"\ntls_key = "{shown.key}"\n'
-        f'client_certificates = "accepted"\nclient_ca = "{authority.file}"\n'
-    )
-    with secured_server(tmp_path_factory.mktemp("server") / "data", toml, verify=str(authority.file)) as server:
+    with tls_server(tmp_path_factory.mktemp("server") / "data", authority) as server:
         server.sql("CREATE TOPIC acme.orders")
         yield server
 

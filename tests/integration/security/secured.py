@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from tailrace.cli.init import make_administrator
+from tests.support.certificates import Authority
 from tests.support.patience import PATIENCE_SECONDS
 from tests.support.server import ServerProcess
 
@@ -73,3 +74,15 @@ def secured_server(folder: Path, toml: str = SETTINGS, verify: str | bool = True
         server = SecuredServer(process, verify)
         yield server
         server.assert_output_has_no_secret()
+
+
+@contextmanager
+def tls_server(folder: Path, authority: Authority, more: str = "") -> Iterator[SecuredServer]:
+    """A secured server that speaks TLS and accepts certificates of the authority. `more` are further lines of its section."""
+    shown = authority.server()
+    toml = (
+        f'{SETTINGS}tls_certificate = "{shown.certificate}"\ntls_key = "{shown.key}"\n'
+        f'client_certificates = "accepted"\nclient_ca = "{authority.file}"\n{more}'
+    )
+    with secured_server(folder, toml, verify=str(authority.file)) as server:
+        yield server

@@ -21,7 +21,7 @@ from tailrace.client import (
     TailraceError,
 )
 from tests.integration.cli.commands import Commands, Ended
-from tests.integration.security.secured import PASSWORD, SecuredServer, secured_server
+from tests.integration.security.secured import PASSWORD, SecuredServer, secured_server, tls_server
 from tests.support.certificates import Authority
 from tests.support.patience import PATIENCE_SECONDS
 
@@ -153,12 +153,8 @@ def test_a_subscription_ends_with_its_token(server: SecuredServer, user: str) ->
 
 def test_a_client_trusts_and_shows_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     authority = Authority(tmp_path)
-    issued, mine, foreign = authority.server(), authority.client("user_1"), Authority(tmp_path, "other").client("user_1")
-    toml = (
-        f'[security]\nauthentication = "required"\ntls_certificate = "{issued.certificate}"\ntls_key = "{issued.key}"\n'
-        f'client_certificates = "accepted"\nclient_ca = "{authority.file}"\n'
-    )
-    with secured_server(tmp_path / "data", toml, verify=str(authority.file)) as server:
+    mine, foreign = authority.client("user_1"), Authority(tmp_path, "other").client("user_1")
+    with tls_server(tmp_path / "data", authority) as server:
         server.sql("CREATE TOPIC acme.orders")
         user = server.create_user(*GRANTS[:3])
         assert user == "user_1"

@@ -9,7 +9,7 @@ import pytest
 
 from tailrace.client import AsyncClient, AuthenticationError, Client, TailraceError
 from tests.integration.cli.commands import Commands
-from tests.integration.security.secured import PASSWORD, SecuredServer, secured_server
+from tests.integration.security.secured import PASSWORD, SecuredServer, tls_server
 from tests.support.certificates import Authority
 from tests.support.patience import PATIENCE_SECONDS
 
@@ -30,12 +30,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[SecuredServer]:
-    shown = authority.server()
-    toml = (
-        f'[security]\nauthentication = "required"\ntls_certificate = "{shown.certificate}"\ntls_key = "{shown.key}"\n'
-        f'client_certificates = "accepted"\nclient_ca = "{authority.file}"\n'
-    )
-    with secured_server(tmp_path_factory.mktemp("server") / "data", toml, verify=str(authority.file)) as running:
+    with tls_server(tmp_path_factory.mktemp("server") / "data", authority) as running:
         running.sql(f"CREATE TOPIC {TOPIC}")
         yield running
 

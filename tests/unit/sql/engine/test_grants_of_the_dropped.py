@@ -7,37 +7,16 @@ import pytest
 from tailrace.broker import keys
 from tailrace.broker.security.grants import Grants
 from tailrace.model.errors import DependentViewsError, SqlError, SqlForbiddenError
-from tailrace.model.ids import SourceId, TableId, TopicId
 from tailrace.model.security import Grant
-from tailrace.model.source import Source, SourceTable
-from tailrace.model.table import Column, ColumnType, Table
 from tailrace.store.memory import MemoryStore
 from tests.support.aio import on_loop, turns, until
 from tests.support.brokers import GatedStore
 from tests.support.clocks import ManualClock
+from tests.support.sources import define_source
 from tests.support.sql import AUTHENTICATED, acting_as, running_sql
 
 TABLE = "CREATE TABLE app.t (id int PRIMARY KEY)"
 VIEW = "CREATE VIEW app.v AS SELECT * FROM app.t"
-
-SOURCE = Source(
-    id=SourceId(0),
-    name="shop",
-    url="postgresql://db/shop",
-    tables=("public.*",),
-    snapshot="none",
-    slot="slot",
-    publication="publication",
-    created_ms=0,
-)
-ORDERS = Table(
-    id=TableId(0),
-    name="shop.public.orders",
-    columns=(Column("id", ColumnType("integer"), nullable=False),),
-    primary_key=("id",),
-    changes=TopicId(0),
-    created_ms=0,
-)
 
 
 def granted(grants: Grants, kind: str = "table") -> set[tuple[str, str]]:
@@ -147,10 +126,7 @@ async def test_the_next_start_knows_no_grants_on_what_was_dropped() -> None:
 @on_loop
 async def test_a_source_goes_with_the_grants_on_it_and_its_tables() -> None:
     async with running_sql(security=AUTHENTICATED) as sql:
-        source = await sql.broker.sources.create(SOURCE)
-        await sql.broker.sources.define_table(
-            source, SourceTable(source=source.id, table=ORDERS, schema="public", relation="orders", oid=1, identity="default")
-        )
+        await define_source(sql.broker, "orders")
         await sql.run("CREATE USER alice; GRANT ALTER ON SOURCE shop TO alice; GRANT DROP ON SOURCE shop* TO alice")
         await sql.run("GRANT SELECT ON TABLE shop.public.orders TO alice")
         await sql.broker.sources.drop("shop")
