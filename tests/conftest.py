@@ -32,9 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the longest tests out, or all others; but play whatever was asked for by its file or name."""
-    is_asked_for = any("::" in argument or argument.endswith(".py") for argument in config.args) or config.option.keyword
-    if is_asked_for and not config.option.long:
+    """Leave the longest tests out, or all others; but play whatever was asked for by its file or name, or with everything."""
+    is_named = config.option.keyword or any("::" in argument or argument.endswith(".py") for argument in config.args)
+    if not config.option.long and (is_named or config.getoption("--everything", default=False)):
         return
     left_out = [item for item in items if (item.get_closest_marker("long") is None) == config.option.long]
     if left_out:
