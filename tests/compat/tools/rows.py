@@ -54,7 +54,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
-    items[0].config.stash[_is_part] = True
+    if items:
+        items[0].config.stash[_is_part] = True
 
 
 @pytest.hookimpl(tryfirst=True)
