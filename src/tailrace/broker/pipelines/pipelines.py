@@ -4,7 +4,7 @@ What a pipeline publishes and the move of its marks are one frame. A chunk whose
 that is sent again, after a crash or otherwise, takes effect once.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -29,12 +29,13 @@ from tailrace.broker.read_threads import ReadThreads
 from tailrace.model.clock import Clock
 from tailrace.model.commit import Changes
 from tailrace.model.errors import InvalidRequestError, LimitExceededError, PipelineFencedError
+from tailrace.model.ids import TopicId
 from tailrace.model.limits import Limits
 from tailrace.model.names import check_pipeline_name
 from tailrace.model.pipeline import NO_MARK, ROUTER, Latency, Lease, MarkMove, PipelineReport, PipelineStatus, StagedPublish
 from tailrace.model.security import Operation
 from tailrace.store.contract import Staging, Store
-from tailrace.wire.staged_chunks import decode_staged_chunks
+from tailrace.wire.staged_chunks import StagedChunk, decode_staged_chunks
 
 
 class Pipelines:
@@ -164,12 +165,13 @@ class Pipelines:
         """Keep the chunks of a task until they are published. Whoever stages them needs `publish` on their topics."""
         self.require_writer(name)
         if self._context.permissions.is_on and name != ROUTER:
-            self._require_publish(body)
+            self.require_publish(decode_staged_chunks(body))
         await self.stage_captured(stage, part, body)
 
-    def _require_publish(self, body: bytes) -> None:
+    def require_publish(self, chunks: Iterable[StagedChunk], own: Collection[TopicId] = ()) -> None:
+        """Raise `TopicForbiddenError` unless the principal may publish to all topics of the chunks but its `own`."""
         # By their ids, because it is by these that topics are found when the chunks are published.
-        names = {staged.topic_id: staged.topic for chunk in decode_staged_chunks(body) for staged in chunk.batches}
+        names = {staged.topic_id: staged.topic for chunk in chunks for staged in chunk.batches if staged.topic_id not in own}
         for topic_id, name in names.items():
             live = self._context.topics.by_id(topic_id)
             self._context.topics.require("publish", name if live is None else live.topic.name)

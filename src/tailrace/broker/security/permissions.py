@@ -33,7 +33,6 @@ _MAX_REMEMBERED = 100_000
 _WHOLE = frozenset(("all", "admin"))
 _ADMIN = frozenset(("admin",))
 _READING = frozenset(("consume", "describe", "describe_configs"))
-_PARTS_OF_CAPTURED = 3
 _ERRORS: dict[ResourceKind, type[ForbiddenError]] = {
     "topic": TopicForbiddenError,
     "group": GroupForbiddenError,
@@ -57,6 +56,8 @@ class Permissions:
         """Called whenever somebody's rights may have changed."""
         self.on_denial: Callable[[Principal, str, str], None] = lambda principal, what, resource: None
         """Called with who was denied what, for the audit."""
+        self.is_captured: Callable[[str], bool] = lambda topic: False
+        """Returns whether a topic has the changes of a table of a source. Whoever sets it calls `forget` when that changes."""
         users.observers.append(self._changed)
         grants.observers.append(self._changed)
 
@@ -124,7 +125,7 @@ class Permissions:
         names = self._users.names_of(principal)
         if ADMIN_ROLE in names:
             return True
-        source = _source_of(name) if kind == "topic" and operation in _READING else None
+        source = self._source_of(name) if kind == "topic" and operation in _READING else None
         if kind == "topic" and name.startswith(CHANGES_PREFIX):
             if operation not in _READING:
                 return False
@@ -182,19 +183,22 @@ class Permissions:
             pattern = self._patterns[grant.name] = parse_pattern(grant.name, self._limits)
         return pattern.matches(name)
 
-    def _changed(self) -> None:
+    def _source_of(self, topic: str) -> str | None:
+        """Return the source whose captures write a topic; `None` if none does."""
+        if topic.startswith(HELD_PREFIX):
+            return topic[len(HELD_PREFIX) :].lower()
+        if topic.startswith(CHANGES_PREFIX) and self.is_captured(topic):
+            return topic[len(CHANGES_PREFIX) :].split(".")[0].lower()
+        return None
+
+    def forget(self) -> None:
+        """Decide anew from now on."""
         self._remembered.clear()
+
+    def _changed(self) -> None:
+        self.forget()
         for observer in self.observers:
             observer()
-
-
-def _source_of(topic: str) -> str | None:
-    """Return the source whose captures write the topic; `None` if they write none of this name."""
-    if topic.startswith(HELD_PREFIX):
-        return topic[len(HELD_PREFIX) :].lower()
-    relation = topic[len(CHANGES_PREFIX) :] if topic.startswith(CHANGES_PREFIX) else ""
-    # A table of a source has the name `source.schema.table`; others have at most two parts.
-    return relation.split(".")[0].lower() if relation.count(".") >= _PARTS_OF_CAPTURED - 1 else None
 
 
 def _covers_all(denial: Grant, grant: Grant) -> bool:

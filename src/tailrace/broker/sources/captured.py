@@ -14,6 +14,7 @@ from tailrace.broker.pipelines.staged_chunks import PublishChunks, Stage, check_
 from tailrace.broker.pipelines.staged_writes import StagedWrites
 from tailrace.broker.publishing.context import PublishContext
 from tailrace.broker.read_threads import ReadThreads
+from tailrace.broker.security.principals import current_principal
 from tailrace.broker.sources.sources import Sources
 from tailrace.model.errors import InvalidRequestError
 from tailrace.model.pipeline import MarkMove, StagedPublish
@@ -66,8 +67,7 @@ class CapturedTransactions:
 
     async def stage(self, source: Source, stage: str, part: int, body: bytes) -> None:
         """Keep a part of a transaction or of rows until all of it is written."""
-        if self._context.permissions.is_on:
-            self._require_publish(source, decode_staged_chunks(body))
+        self._require_publish(source, decode_staged_chunks(body))
         await self._pipelines.stage_captured(stage, part, body)
 
     async def write_large(
@@ -82,14 +82,8 @@ class CapturedTransactions:
 
         Those are its outbox's and its dead letters'.
         """
-        if not self._context.permissions.is_on:
-            return
-        own = self._sources.own_topics(source)
-        names = {staged.topic_id: staged.topic for chunk in chunks for staged in chunk.batches if staged.topic_id not in own}
-        for topic_id, name in names.items():
-            # By their ids, because it is by these that topics are found when the chunks are published.
-            live = self._context.topics.by_id(topic_id)
-            self._context.topics.require("publish", name if live is None else live.topic.name)
+        if self._context.permissions.is_on and not current_principal().is_server:
+            self._pipelines.require_publish(chunks, self._sources.own_topics(source))
 
 
 def _check_position(chunk: StagedChunk) -> None:

@@ -71,6 +71,7 @@ class Sources:
         self._committer = committer
         self._topics = topics
         self._permissions = topics.permissions
+        self._permissions.is_captured = self._is_captured
         self._routes = routes
         self._grants = grants
         self._clock = clock
@@ -136,6 +137,10 @@ class Sources:
     def of_topic(self, topic_id: TopicId) -> SourceTable | None:
         """Return the table whose changes this topic holds."""
         return next((one for one in self._tables.values() if one.table.changes == topic_id), None)
+
+    def _is_captured(self, topic: str) -> bool:
+        live = self._topics.find(topic)
+        return live is not None and self.of_topic(live.topic.id) is not None
 
     def own_topics(self, source: Source) -> set[TopicId]:
         """Return the topics that only captures of the source write: those of changes, and that of held transactions."""
@@ -349,6 +354,7 @@ class Sources:
         await self._topics.create_reserved(CHANGES_PREFIX + alias, alias=alias, options=options, state=state)
         (table,) = made
         self._tables[name.lower()] = table
+        self._permissions.forget()
         return table
 
     async def _drop_table(self, table: SourceTable) -> None:
@@ -359,6 +365,7 @@ class Sources:
             await self._topics.delete_reserved(live.topic.name, state=state, dependent=removal)
             self._grants.forget_on("table", table.table.name)
         self._tables.pop(table.table.name.lower(), None)
+        self._permissions.forget()
 
     def _enter(self, source: Source) -> Source:
         self._by_name[source.name.lower()] = source

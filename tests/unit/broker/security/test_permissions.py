@@ -20,6 +20,7 @@ from tailrace.model.security import (
 )
 from tests.support.aio import on_loop
 from tests.support.brokers import running_broker
+from tests.support.sources import define_source
 
 SECURED = SecuritySettings(authentication="required")
 ALICE = Principal("alice", "192.0.2.1")
@@ -151,8 +152,9 @@ async def test_a_grant_may_be_for_one_host() -> None:
 @on_loop
 async def test_who_may_alter_a_source_reads_what_its_captures_write() -> None:
     async with running_broker(security=SECURED) as broker:
+        await define_source(broker, "orders")
         captured = ("_changes.shop.public.orders", "_held.shop")
-        others = ("_changes.shop.orders", "_changes.shops.public.orders", "_held.shops", "_audit", "shop.public.orders")
+        others = ("_changes.shop.orders", "_changes.shop.public.bills", "_held.shops", "_audit", "outbox")
 
         def readable() -> set[str]:
             return {name for name in (*captured, *others) if broker.permissions.allows(ALICE, "consume", "topic", name)}
@@ -163,6 +165,12 @@ async def test_who_may_alter_a_source_reads_what_its_captures_write() -> None:
         assert not any(broker.permissions.allows(ALICE, "publish", "topic", name) for name in captured)
         await broker.grants.add([grant("select", "table", "shop.public.orders", is_denied=True)])
         assert readable() == {"_held.shop"}
+        await broker.grants.remove(lambda one: one.is_denied)
+        assert readable() == set(captured)
+        await broker.sources.drop("shop")
+        await broker.grants.add([grant("alter", "source", "shop")])
+        await broker.topics.create_reserved("_changes.shop.public.orders", alias="shop.public.orders")
+        assert readable() == {"_held.shop"}, "the table of this name is no source's any more"
 
 
 @on_loop
